@@ -1,0 +1,46 @@
+# fullshard_module(NAME SOURCES a.cpp ... DEPENDS modules or targets ... [PRIVATE_DEPENDS ...])
+# One static library per folder of src/. DEPENDS repeats the include rule that tests/rules checks.
+function(fullshard_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(fullshard_${name} STATIC ${ARG_SOURCES})
+  add_library(fullshard::${name} ALIAS fullshard_${name})
+  target_include_directories(fullshard_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(fullshard_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
+endfunction()
+
+# fullshard_use_torch(TARGET): links LibTorch and shares the one precompiled header.
+function(fullshard_use_torch target)
+  target_link_libraries(${target} PUBLIC LibTorch::LibTorch)
+  target_precompile_headers(${target} REUSE_FROM fullshard_torch_pch)
+endfunction()
+
+# fullshard_test(NAME SOURCES ... DEPENDS ... [LABELS ...] [TIMEOUT s])          GoogleTest, one process
+# fullshard_test(NAME SOURCES ... DEPENDS ... RANKS 1 2 3 4 [...])               the same binary under mpirun,
+#   one CTest entry a rank count; its main (tests/support/mpi_main.cpp) fails on a wrong rank count.
+function(fullshard_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;RANKS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  if(NOT ARG_RANKS)
+    target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gtest_main)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}")
+    return()
+  endif()
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} fullshard_mpi_test_main GTest::gtest)
+  foreach(ranks IN LISTS ARG_RANKS)
+    set(entry ${name}.${ranks}ranks)
+    add_test(NAME ${entry} COMMAND ${FULLSHARD_MPIRUN} -n ${ranks} $<TARGET_FILE:${name}> --expect-ranks=${ranks})
+    set_tests_properties(${entry} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks} LABELS "mpi;${ARG_LABELS}"
+                         ENVIRONMENT "${FULLSHARD_MPI_ENVIRONMENT}")
+  endforeach()
+endfunction()
+
+# How tests start ranks: more ranks than cores are allowed, waits yield, root is allowed.
+set(FULLSHARD_MPIRUN mpirun --oversubscribe --bind-to none CACHE STRING "Launcher of MPI tests")
+set(FULLSHARD_MPI_ENVIRONMENT
+    "OMPI_ALLOW_RUN_AS_ROOT=1" "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1" "OMPI_MCA_mpi_yield_when_idle=1"
+    "OMPI_MCA_btl_vader_single_copy_mechanism=none" "OMP_NUM_THREADS=1")

@@ -1,0 +1,68 @@
+// Typed memory without ownership: what communicators and stores exchange.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace fullshard {
+
+/// Element type of raw memory. Half-width types join when a precision policy needs them.
+enum class DType : std::uint8_t { kFloat32, kInt64 };
+
+/// Which address space a span points into.
+enum class DeviceKind : std::uint8_t { kHost, kCuda };
+
+constexpr std::int64_t size_of(DType dtype) {
+    return dtype == DType::kFloat32 ? 4 : 8;
+}
+
+template <typename T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+    static constexpr DType value = DType::kFloat32;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+    static constexpr DType value = DType::kInt64;
+};
+
+/// `count` elements of `dtype` at `data`, living on `device`. Views only: the owner outlives it.
+struct TypedSpan {
+    std::byte* data = nullptr;
+    std::int64_t count = 0;
+    DType dtype = DType::kFloat32;
+    DeviceKind device = DeviceKind::kHost;
+
+    TypedSpan() = default;
+
+    template <typename T>
+    explicit(false) TypedSpan(std::span<T> host)
+        : data(reinterpret_cast<std::byte*>(host.data())),
+          count(static_cast<std::int64_t>(host.size())),
+          dtype(DTypeOf<T>::value) {}
+
+    std::int64_t bytes() const { return count * size_of(dtype); }
+};
+
+/// One block of equal length per rank of a group, at a constant distance: block i starts at
+/// `first + i * stride` elements. A flat parameter cut into shards has `stride == block_count`;
+/// the shards that one lane exchanges between nodes lie further apart.
+struct RankBlocks {
+    std::byte* first = nullptr;
+    std::int64_t block_count = 0;  ///< elements in each block
+    std::int64_t stride = 0;       ///< elements from one block to the next
+    DType dtype = DType::kFloat32;
+    DeviceKind device = DeviceKind::kHost;
+
+    std::byte* block(std::int64_t rank) const { return first + rank * stride * size_of(dtype); }
+    std::int64_t block_bytes() const { return block_count * size_of(dtype); }
+};
+
+/// Cuts `whole` into `ranks` adjacent blocks; its length must be a multiple of `ranks`.
+inline RankBlocks adjacent_blocks(TypedSpan whole, std::int64_t ranks) {
+    return {whole.data, whole.count / ranks, whole.count / ranks, whole.dtype, whole.device};
+}
+
+}  // namespace fullshard

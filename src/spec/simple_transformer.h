@@ -1,0 +1,37 @@
+// The SimpleTransformer: embedding, N transformer encoder layers, linear head.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "spec/model_spec.h"
+
+namespace fullshard::spec {
+
+enum class Activation : std::uint8_t { kRelu, kGelu };
+
+/// Hyper-parameters, with the names and defaults of PyTorch's TransformerEncoderLayer.
+struct SimpleTransformer {
+    std::int64_t vocab_size = 1000;
+    std::int64_t d_model = 256;
+    std::int64_t num_heads = 4;
+    std::int64_t num_layers = 3;
+    std::int64_t d_ff = 2048;
+    std::int64_t max_positions = 0;  ///< rows of the learned position table; 0: no positions
+    double dropout = 0.1;
+    Activation activation = Activation::kRelu;
+    bool norm_first = false;  ///< pre-norm instead of post-norm
+    bool causal = true;
+};
+
+/// Stages `embedding`, `layers.0` ... `layers.N-1`, `head`. Parameter names, shapes and initial
+/// distributions are those of the PyTorch module built from nn.Embedding,
+/// nn.TransformerEncoderLayer(batch_first=True) and nn.Linear. Throws UsageError when num_heads does
+/// not divide d_model or a size is not positive.
+ModelSpec describe(const SimpleTransformer& model);
+
+/// Floating-point operations of one training step per token (forward plus backward): 6 per weight
+/// used in a matrix product plus 12 * layers * d_model * sequence for attention (PaLM, appendix B).
+double training_flops_per_token(const SimpleTransformer& model, std::int64_t sequence);
+
+}  // namespace fullshard::spec
