@@ -1,8 +1,16 @@
-# cmake --install: the program, decks and cluster scripts.
+# cmake --install: the programs, decks, cluster scripts and the README.
 include(GNUInstallDirs)
-if(TARGET fullshard)
-  set_target_properties(fullshard PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-  install(TARGETS fullshard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
-install(DIRECTORY inputs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fullshard/inputs)
-install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# The installed programs find LibTorch and HDF5 where they were linked from.
+foreach(program IN ITEMS fullshard fullshard-ckpt)
+  if(TARGET ${program})
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+foreach(folder IN ITEMS inputs slurm)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${folder})
+    install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/fullshard USE_SOURCE_PERMISSIONS)
+  endif()
+endforeach()
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)

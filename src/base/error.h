@@ -16,6 +16,7 @@ enum class ExitCode : int {
     kData = 3,
     kDiverged = 4,
     kCommunication = 5,
+    kStoppedEarly = 85,  ///< stopped on request after a durable checkpoint: start it again
 };
 
 /// Base of all errors; `exit_code()` is what main leaves with.
@@ -54,25 +55,19 @@ class CommunicationError : public RunError {
         : RunError(message, ExitCode::kCommunication) {}
 };
 
-/// Loss or gradients are not finite.
-class DivergedError : public RunError {
-  public:
-    explicit DivergedError(const std::string& message) : RunError(message, ExitCode::kDiverged) {}
-};
-
 /// An invariant of ours is broken: a bug in FullShard.
 class LogicError : public Error {
   public:
     explicit LogicError(const std::string& message) : Error(message, ExitCode::kRunError) {}
 };
 
-/// Throws LogicError naming the place when `condition` is false. Checked in every build type: use it
-/// where a broken invariant would corrupt numbers silently, not inside element loops.
+/// Throws LogicError naming the place when `condition` is false. Checked in every build type: use
+/// it where a broken invariant would corrupt numbers silently, not inside element loops.
 inline void ensure(bool condition, std::string_view invariant,
                    std::source_location where = std::source_location::current()) {
     if (condition) return;
-    throw LogicError("broken invariant: " + std::string(invariant) + " (" + where.file_name() + ":" +
-                     std::to_string(where.line()) + ")");
+    throw LogicError("broken invariant: " + std::string(invariant) + " (" + where.file_name() +
+                     ":" + std::to_string(where.line()) + ")");
 }
 
 }  // namespace fullshard

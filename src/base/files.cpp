@@ -1,14 +1,13 @@
 #include "base/files.h"
 
+#include "base/error.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
-
-#include "base/error.h"
 
 namespace fullshard {
 namespace {
@@ -63,10 +62,22 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 }
 
 std::string read_file(const std::filesystem::path& path) {
+    const auto fail = [&] {
+        throw DataError("cannot read " + path.string() + ": " + std::strerror(errno));
+    };
     std::ifstream file(path, std::ios::binary);
-    if (!file) throw DataError("cannot open " + path.string() + ": " + std::strerror(errno));
-    std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (file.bad()) throw DataError("cannot read " + path.string());
+    if (!file) fail();
+    if (std::filesystem::is_directory(path)) {
+        throw DataError("cannot read " + path.string() + ": it is a folder");
+    }
+    std::string content;
+    constexpr std::size_t kChunk = std::size_t{1} << 20;
+    for (std::size_t size = 0; file; content.resize(size)) {
+        content.resize(size + kChunk);
+        file.read(content.data() + size, kChunk);
+        size += static_cast<std::size_t>(file.gcount());
+    }
+    if (file.bad()) fail();
     return content;
 }
 

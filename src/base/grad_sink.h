@@ -2,9 +2,9 @@
 // own the memory that is reduced.
 #pragma once
 
-#include <cstdint>
-
 #include "base/span.h"
+
+#include <cstdint>
 
 namespace fullshard {
 

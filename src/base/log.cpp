@@ -28,10 +28,18 @@ void Log::append_to(const std::filesystem::path& path) {
     if (rank_ != 0) return;
     auto sink = std::make_shared<spdlog::sinks::basic_file_sink_st>(path.string());
     sink->set_pattern("%Y-%m-%d " + std::string(kPattern));
-    logger_->sinks().push_back(std::move(sink));
+    logger_->sinks().push_back(sink);
+    file_logger_ = std::make_shared<spdlog::logger>("file", std::move(sink));
+    file_logger_->flush_on(spdlog::level::err);
 }
 
-void Log::write_info(std::string_view line) { logger_->info(line); }
+void Log::record_error(std::string_view line) {
+    if (file_logger_) file_logger_->error(line);
+}
+
+void Log::write_info(std::string_view line) {
+    logger_->info(line);
+}
 
 void Log::write_warning(std::string_view line) {
     if (rank_ == 0) {

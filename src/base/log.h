@@ -34,12 +34,16 @@ class Log {
         write_warning(fmt::format(format, std::forward<Args>(args)...));
     }
 
+    /// Writes to the file only: errors reach the console when the program ends.
+    void record_error(std::string_view line);
+
   private:
     void write_info(std::string_view line);
     void write_warning(std::string_view line);
 
     int rank_;
     std::shared_ptr<spdlog::logger> logger_;
+    std::shared_ptr<spdlog::logger> file_logger_;  ///< null without a file
 };
 
 }  // namespace fullshard

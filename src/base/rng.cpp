@@ -39,8 +39,9 @@ std::uint64_t stable_hash(std::string_view text) {
 }
 
 std::array<std::uint32_t, 4> RandomStream::block(std::uint64_t index) const {
-    return philox4x32({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), 0, 0},
-                      {static_cast<std::uint32_t>(key_), static_cast<std::uint32_t>(key_ >> 32)});
+    return philox4x32(
+        {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), 0, 0},
+        {static_cast<std::uint32_t>(key_), static_cast<std::uint32_t>(key_ >> 32)});
 }
 
 namespace {

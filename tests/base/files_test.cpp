@@ -1,10 +1,10 @@
 #include "base/files.h"
 
+#include "base/error.h"
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
-
-#include "base/error.h"
 
 namespace fullshard {
 namespace {
@@ -28,8 +28,18 @@ TEST(WriteFileAtomically, MissingFolderIsAnErrorThatNamesThePath) {
     }
 }
 
-TEST(ReadFile, MissingFileIsADataError) {
+TEST(ReadFile, MissingFileAndFolderAreDataErrors) {
     EXPECT_THROW(read_file("/nonexistent-fullshard/a"), DataError);
+    EXPECT_THROW(read_file("/"), DataError);
+}
+
+TEST(ReadFile, ReadsContentLongerThanItsChunks) {
+    const auto path = std::filesystem::path(testing::TempDir()) / "fullshard_long_file";
+    std::string content(3'000'001, 'x');
+    content[2'999'999] = 'y';
+    write_file_atomically(path, content);
+    EXPECT_EQ(read_file(path), content);
+    std::filesystem::remove(path);
 }
 
 }  // namespace
