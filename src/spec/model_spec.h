@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace fullshard::spec {
 
-/// Whether weight decay applies (matrices) or not (norms and biases).
+/// Whether weight decay applies. The rule is that matrices decay (two dimensions or more, embedding
+/// and position tables included, as in PyTorch's AdamW) and vectors do not (norms and biases).
 enum class DecayClass : std::uint8_t { kDecay, kNoDecay };
 
 /// How a parameter starts. Values are a function of (seed, name, element index) only.
@@ -46,9 +48,11 @@ struct ModelSpec {
     std::int64_t numel() const;
 };
 
-/// Writes elements [first, first + count) of the parameter's initial value, row-major, to `out`.
-/// A pure function of (seed, parameter.name, element): the same at any world size.
+/// Writes elements [first, first + out.size()) of the parameter's initial value, row-major.
+/// A pure function of (seed, parameter.name, element): the same however the range is cut and at any
+/// world size. Element i is drawn from RandomStream(mix(seed, stable_hash(name))) at counter i in
+/// double precision and rounded once. Throws LogicError for a range outside the parameter.
 void initialize(const ParameterSpec& parameter, std::uint64_t seed, std::int64_t first,
-                std::int64_t count, float* out);
+                std::span<float> out);
 
 }  // namespace fullshard::spec

@@ -1,10 +1,10 @@
 // The SimpleTransformer: embedding, N transformer encoder layers, linear head.
 #pragma once
 
+#include "spec/model_spec.h"
+
 #include <cstdint>
 #include <string_view>
-
-#include "spec/model_spec.h"
 
 namespace fullshard::spec {
 
@@ -25,9 +25,12 @@ struct SimpleTransformer {
 };
 
 /// Stages `embedding`, `layers.0` ... `layers.N-1`, `head`. Parameter names, shapes and initial
-/// distributions are those of the PyTorch module built from nn.Embedding,
-/// nn.TransformerEncoderLayer(batch_first=True) and nn.Linear. Throws UsageError when num_heads does
-/// not divide d_model or a size is not positive.
+/// distributions are those of a PyTorch module with the attributes `embedding` (nn.Embedding),
+/// `position` (nn.Embedding, only with max_positions > 0), `layers` (nn.ModuleList of
+/// nn.TransformerEncoderLayer, batch_first=True) and `head` (nn.Linear), in the order of its
+/// named_parameters(); `position` is the one exception: it starts with standard deviation 0.02.
+/// Throws UsageError that lists every wrong value: a size that is not positive, num_heads that does
+/// not divide d_model, dropout outside [0, 1).
 ModelSpec describe(const SimpleTransformer& model);
 
 /// Floating-point operations of one training step per token (forward plus backward): 6 per weight

@@ -1,0 +1,136 @@
+#include "spec/simple_transformer.h"
+
+#include "base/error.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace fullshard::spec {
+namespace {
+
+InitRule constant(double value) {
+    return {InitRule::Kind::kConstant, value};
+}
+InitRule uniform(double bound) {
+    return {InitRule::Kind::kUniform, bound};
+}
+InitRule normal(double deviation) {
+    return {InitRule::Kind::kNormal, deviation};
+}
+
+ParameterSpec matrix(std::string name, std::int64_t rows, std::int64_t columns, InitRule init) {
+    return {.name = std::move(name),
+            .shape = {rows, columns},
+            .decay = DecayClass::kDecay,
+            .init = init};
+}
+
+ParameterSpec vector(std::string name, std::int64_t length, InitRule init) {
+    return {
+        .name = std::move(name), .shape = {length}, .decay = DecayClass::kNoDecay, .init = init};
+}
+
+/// nn.Linear.reset_parameters: kaiming_uniform(a = sqrt(5)) is uniform within 1 / sqrt(fan_in), and
+/// so is the bias.
+InitRule linear_init(std::int64_t fan_in) {
+    return uniform(1.0 / std::sqrt(static_cast<double>(fan_in)));
+}
+
+/// nn.init.xavier_uniform_.
+InitRule xavier_uniform(std::int64_t fan_in, std::int64_t fan_out) {
+    return uniform(std::sqrt(6.0 / static_cast<double>(fan_in + fan_out)));
+}
+
+/// nn.Embedding draws from N(0, 1). Positions are added to token embeddings: at equal variance they
+/// would hide half of the tokens' signal from the first step on, so they start with the deviation
+/// that GPT-2 and BERT use.
+StageSpec embedding_stage(const SimpleTransformer& model) {
+    StageSpec stage{"embedding", {}};
+    stage.parameters.push_back(
+        matrix("embedding.weight", model.vocab_size, model.d_model, normal(1.0)));
+    if (model.max_positions > 0)
+        stage.parameters.push_back(
+            matrix("position.weight", model.max_positions, model.d_model, normal(0.02)));
+    return stage;
+}
+
+/// nn.TransformerEncoderLayer. nn.MultiheadAttention treats query, key and value projections as one
+/// [3 d, d] matrix when it draws them, hence fan_out = 3 d.
+StageSpec encoder_layer_stage(const SimpleTransformer& model, std::int64_t index) {
+    const std::int64_t d = model.d_model;
+    const std::int64_t ff = model.d_ff;
+    const std::string name = fmt::format("layers.{}", index);
+    return {name,
+            {
+                matrix(name + ".self_attn.in_proj_weight", 3 * d, d, xavier_uniform(d, 3 * d)),
+                vector(name + ".self_attn.in_proj_bias", 3 * d, constant(0.0)),
+                matrix(name + ".self_attn.out_proj.weight", d, d, linear_init(d)),
+                vector(name + ".self_attn.out_proj.bias", d, constant(0.0)),
+                matrix(name + ".linear1.weight", ff, d, linear_init(d)),
+                vector(name + ".linear1.bias", ff, linear_init(d)),
+                matrix(name + ".linear2.weight", d, ff, linear_init(ff)),
+                vector(name + ".linear2.bias", d, linear_init(ff)),
+                vector(name + ".norm1.weight", d, constant(1.0)),
+                vector(name + ".norm1.bias", d, constant(0.0)),
+                vector(name + ".norm2.weight", d, constant(1.0)),
+                vector(name + ".norm2.bias", d, constant(0.0)),
+            }};
+}
+
+StageSpec head_stage(const SimpleTransformer& model) {
+    return {"head",
+            {matrix("head.weight", model.vocab_size, model.d_model, linear_init(model.d_model)),
+             vector("head.bias", model.vocab_size, linear_init(model.d_model))}};
+}
+
+void require_valid(const SimpleTransformer& model) {
+    std::string mistakes;
+    const auto require = [&](bool valid, std::string mistake) {
+        if (valid) return;
+        if (!mistakes.empty()) mistakes += '\n';
+        mistakes += mistake;
+    };
+    const auto require_positive = [&](const char* key, std::int64_t value) {
+        require(value > 0, fmt::format("model.{} = {}: must be at least 1", key, value));
+    };
+    require_positive("vocab_size", model.vocab_size);
+    require_positive("d_model", model.d_model);
+    require_positive("num_heads", model.num_heads);
+    require_positive("num_layers", model.num_layers);
+    require_positive("d_ff", model.d_ff);
+    require(model.max_positions >= 0,
+            fmt::format("model.max_positions = {}: must be 0 (no positions) or more",
+                        model.max_positions));
+    require(model.dropout >= 0.0 && model.dropout < 1.0,
+            fmt::format("model.dropout = {}: must be at least 0 and less than 1", model.dropout));
+    require(model.num_heads <= 0 || model.d_model <= 0 || model.d_model % model.num_heads == 0,
+            fmt::format("model.num_heads = {} does not divide model.d_model = {}: choose a divisor",
+                        model.num_heads, model.d_model));
+    if (!mistakes.empty()) throw UsageError(mistakes);
+}
+
+}  // namespace
+
+ModelSpec describe(const SimpleTransformer& model) {
+    require_valid(model);
+    ModelSpec spec{"simple_transformer", {}};
+    spec.stages.push_back(embedding_stage(model));
+    for (std::int64_t i = 0; i < model.num_layers; ++i)
+        spec.stages.push_back(encoder_layer_stage(model, i));
+    spec.stages.push_back(head_stage(model));
+    return spec;
+}
+
+double training_flops_per_token(const SimpleTransformer& model, std::int64_t sequence) {
+    const auto d = static_cast<double>(model.d_model);
+    const auto layers = static_cast<double>(model.num_layers);
+    const double layer_weights = 4.0 * d * d + 2.0 * d * static_cast<double>(model.d_ff);
+    const double head_weights = d * static_cast<double>(model.vocab_size);
+    return 6.0 * (layers * layer_weights + head_weights) +
+           12.0 * layers * d * static_cast<double>(sequence);
+}
+
+}  // namespace fullshard::spec
