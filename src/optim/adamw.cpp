@@ -1,0 +1,71 @@
+#include "optim/adamw.h"
+
+#include "base/error.h"
+#include "kernels/adamw.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fullshard::optim {
+namespace {
+
+// An overlap would update elements twice without any other sign.
+void check_ranges(std::vector<ShardRange> ranges, std::int64_t shard_size) {
+    std::ranges::sort(ranges, {}, &ShardRange::begin);
+    std::int64_t covered = 0;
+    for (const ShardRange& range : ranges) {
+        ensure(range.begin >= covered, "ranges of a shard do not overlap");
+        ensure(range.begin <= range.end && range.end <= shard_size,
+               "ranges lie within their shard");
+        covered = range.end;
+    }
+}
+
+}  // namespace
+
+AdamW::AdamW(const AdamWOptions& options, std::vector<OptimizerShard> shards) : options_(options) {
+    units_.reserve(shards.size());
+    for (OptimizerShard& shard : shards) {
+        const std::size_t size = shard.param.size();
+        check_ranges(shard.ranges, static_cast<std::int64_t>(size));
+        units_.push_back({.param = shard.param,
+                          .ranges = std::move(shard.ranges),
+                          .first_moment = std::vector<float>(size),
+                          .second_moment = std::vector<float>(size)});
+    }
+}
+
+void AdamW::step(std::int64_t index, std::span<const float> gradient, double lr) {
+    Unit& unit = units_.at(index);
+    ensure(gradient.size() == unit.param.size(),
+           "the gradient's shard is as long as the parameter's");
+    ensure(unit.last_step < step_count_, "a unit is updated once in a step that has begun");
+    unit.last_step = step_count_;
+
+    kernels::AdamWSettings settings{.lr = lr,
+                                    .beta1 = options_.beta1,
+                                    .beta2 = options_.beta2,
+                                    .eps = options_.eps,
+                                    .weight_decay = 0,
+                                    .step = step_count_};
+    const kernels::AdamWScalars without_decay = kernels::adamw_scalars(settings);
+    settings.weight_decay = options_.weight_decay;
+    const kernels::AdamWScalars with_decay = kernels::adamw_scalars(settings);
+
+    for (const ShardRange& range : unit.ranges) {
+        const auto part = [&range](auto span) {
+            return span.subspan(range.begin, range.end - range.begin);
+        };
+        kernels::adamw_update(part(unit.param), part(gradient), part(std::span(unit.first_moment)),
+                              part(std::span(unit.second_moment)),
+                              range.decay ? with_decay : without_decay);
+    }
+}
+
+std::int64_t AdamW::state_bytes() const {
+    std::int64_t elements = 0;
+    for (const Unit& unit : units_) elements += static_cast<std::int64_t>(unit.param.size());
+    return state_bytes(elements);
+}
+
+}  // namespace fullshard::optim
