@@ -1,0 +1,55 @@
+#include "config/batch.h"
+
+#include "base/error.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace fullshard::config {
+namespace {
+
+/// `global / (known * ranks)`, which must be exact.
+std::int64_t derive(std::string_view missing, std::int64_t global, std::string_view known_key,
+                    std::int64_t known, std::int64_t ranks) {
+    const std::int64_t divisor = known * ranks;
+    if (global % divisor == 0) return global / divisor;
+    const std::int64_t below = global / divisor * divisor;
+    throw UsageError(fmt::format(
+        "train.global_batch = {} is no multiple of {} = {} times {} ranks = {}, so {} cannot be "
+        "derived; set train.global_batch to {}{}, or change {} or the number of ranks",
+        global, known_key, known, ranks, divisor, missing,
+        below > 0 ? fmt::format("{} or ", below) : "", below + divisor, known_key));
+}
+
+}  // namespace
+
+Batch resolve_batch(const Train& train, std::int64_t ranks) {
+    ensure(ranks > 0, "a run has at least one rank");
+    Batch batch{train.micro_batch, train.grad_accum_steps, train.global_batch};
+    if (batch.global_batch > 0 && batch.grad_accum_steps > 0 && batch.micro_batch == 0) {
+        batch.micro_batch = derive("train.micro_batch", batch.global_batch,
+                                   "train.grad_accum_steps", batch.grad_accum_steps, ranks);
+        return batch;
+    }
+    if (batch.micro_batch == 0) batch.micro_batch = kDefaultMicroBatch;
+    if (batch.grad_accum_steps == 0) {
+        batch.grad_accum_steps = batch.global_batch == 0
+                                     ? 1
+                                     : derive("train.grad_accum_steps", batch.global_batch,
+                                              "train.micro_batch", batch.micro_batch, ranks);
+    }
+    const std::int64_t product = batch.micro_batch * batch.grad_accum_steps * ranks;
+    if (batch.global_batch != 0 && batch.global_batch != product) {
+        throw UsageError(fmt::format(
+            "train.global_batch = {} contradicts train.micro_batch = {} times "
+            "train.grad_accum_steps = {} times {} ranks = {}; leave one of the three at 0 to have "
+            "it "
+            "derived, or change the number of ranks",
+            batch.global_batch, batch.micro_batch, batch.grad_accum_steps, ranks, product));
+    }
+    batch.global_batch = product;
+    return batch;
+}
+
+}  // namespace fullshard::config

@@ -1,0 +1,26 @@
+// What no single key can tell: values that exclude each other, and values that are legal but rarely
+// meant.
+#pragma once
+
+#include "config/deck.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fullshard::config {
+
+/// Values that cannot all hold.
+struct Contradiction {
+    std::vector<std::string_view> keys;
+    std::string what;
+    std::string remedy;
+};
+
+std::vector<Contradiction> contradictions(const Deck& deck);
+
+/// One sentence for each thing that the user should know before trusting the run's numbers, faults
+/// on purpose included.
+std::vector<std::string> warnings(const Deck& deck);
+
+}  // namespace fullshard::config

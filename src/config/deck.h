@@ -1,0 +1,183 @@
+// What a run is asked to do: one plain struct per section of an input deck. A module receives its
+// own section and nothing else; names, ranges and meanings of the keys are in key_table.cpp.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace fullshard::config {
+
+struct Run {
+    std::filesystem::path dir = "runs/default";
+    std::uint64_t seed = 1;
+    bool overwrite = false;  ///< replace an earlier run in `dir`
+
+    bool operator==(const Run&) const = default;
+};
+
+enum class Family : std::uint8_t { kSimpleTransformer };
+enum class Activation : std::uint8_t { kRelu, kGelu };
+enum class Attention : std::uint8_t { kCausal, kBidirectional };
+enum class Positions : std::uint8_t { kNone, kLearned };
+
+struct Model {
+    Family family = Family::kSimpleTransformer;
+    std::int64_t vocab_size = 1000;
+    std::int64_t d_model = 256;
+    std::int64_t num_heads = 4;
+    std::int64_t num_layers = 3;
+    std::int64_t d_ff = 2048;
+    double dropout = 0.1;
+    Activation activation = Activation::kRelu;
+    bool norm_first = false;
+    Attention attention = Attention::kCausal;
+    Positions positions = Positions::kNone;  ///< a learned table has Data::sequence rows
+    std::filesystem::path init_from;         ///< weights to start from; empty: random ones
+
+    bool operator==(const Model&) const = default;
+};
+
+enum class Source : std::uint8_t { kSynthetic, kText };
+enum class Targets : std::uint8_t { kNext, kRolled };
+
+struct Data {
+    Source source = Source::kSynthetic;
+    std::filesystem::path path;   ///< file or folder of a text source; empty for a synthetic one
+    std::int64_t sequence = 128;  ///< tokens
+    Targets targets = Targets::kNext;
+    double validation_fraction = 0.1;
+    std::int64_t synthetic_sequences = 100;
+    bool shuffle = true;
+
+    bool operator==(const Data&) const = default;
+};
+
+/// Batch sizes are in sequences. The three of them are tied by
+/// global_batch = micro_batch * grad_accum_steps * ranks; 0 asks resolve_batch() to derive one.
+struct Train {
+    std::int64_t steps = 100;
+    std::int64_t micro_batch = 0;
+    std::int64_t grad_accum_steps = 0;
+    std::int64_t global_batch = 0;
+    std::int64_t log_every = 1;   ///< steps
+    std::int64_t eval_every = 0;  ///< steps; 0: before the first and after the last step only
+    std::int64_t eval_max_sequences = 0;  ///< 0: the whole validation split
+    std::int64_t stop_at_step = 0;        ///< checkpoint and stop after this step; 0: never
+
+    bool operator==(const Train&) const = default;
+};
+
+enum class OptimizerName : std::uint8_t { kAdamw };
+
+/// Defaults of torch.optim.AdamW.
+struct Optimizer {
+    OptimizerName name = OptimizerName::kAdamw;
+    double lr = 1e-3;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double eps = 1e-8;
+    double weight_decay = 0.01;
+
+    bool operator==(const Optimizer&) const = default;
+};
+
+enum class ScheduleKind : std::uint8_t { kConstant, kLinear, kCosine };
+
+struct Schedule {
+    ScheduleKind kind = ScheduleKind::kConstant;  ///< shape of the decay that ends at Train::steps
+    std::int64_t warmup_steps = 0;
+    double min_lr_ratio = 0.0;  ///< final learning rate over Optimizer::lr
+
+    bool operator==(const Schedule&) const = default;
+};
+
+enum class Strategy : std::uint8_t { kFullShard, kNoShard };
+enum class Store : std::uint8_t { kAuto, kResident, kSlotted };
+
+struct Shard {
+    Strategy strategy = Strategy::kFullShard;
+    Store store = Store::kAuto;
+    std::int64_t slots = 2;  ///< per size class
+
+    bool operator==(const Shard&) const = default;
+};
+
+enum class ReduceOrder : std::uint8_t { kTree };
+
+struct Reduce {
+    ReduceOrder order = ReduceOrder::kTree;
+
+    bool operator==(const Reduce&) const = default;
+};
+
+struct Topology {
+    std::int64_t ranks_per_node = 0;  ///< 0: ask the hardware
+
+    bool operator==(const Topology&) const = default;
+};
+
+enum class Backend : std::uint8_t { kMpi };
+
+struct Comm {
+    Backend backend = Backend::kMpi;
+    bool node_shared = true;
+    double timeout_s = 300.0;
+
+    bool operator==(const Comm&) const = default;
+};
+
+struct Checkpoint {
+    std::int64_t every = 0;                 ///< steps; 0: none
+    std::int64_t keep_last = 2;             ///< 0: all
+    std::filesystem::path resume = "auto";  ///< "auto", "never" or a checkpoint's path
+
+    bool operator==(const Checkpoint&) const = default;
+};
+
+struct Kernels {
+    std::int64_t threads = 1;  ///< of each rank
+
+    bool operator==(const Kernels&) const = default;
+};
+
+/// Faults that tests inject.
+struct Fault {
+    std::int64_t throw_at_step = 0;  ///< steps count from 1; 0: never
+    std::int64_t rank = 0;           ///< the rank that throws
+    std::int64_t delay_us = 0;       ///< longest random delay at a synchronisation point
+    bool poison = false;             ///< fill slots with NaN between uses
+
+    bool operator==(const Fault&) const = default;
+};
+
+struct Deck {
+    Run run;
+    Model model;
+    Data data;
+    Train train;
+    Optimizer optimizer;
+    Schedule schedule;
+    Shard shard;
+    Reduce reduce;
+    Topology topology;
+    Comm comm;
+    Checkpoint checkpoint;
+    Kernels kernels;
+    Fault fault;
+
+    /// Where the keys that were set got their values: "text.ini:12" or "command line". A key that
+    /// is absent has its default.
+    std::map<std::string, std::string, std::less<>> origins;
+
+    /// Equal values in every key; origins do not count.
+    friend bool operator==(const Deck& a, const Deck& b);
+};
+
+/// The origin of `key` in words: its place, or "default".
+std::string origin_of(const Deck& deck, std::string_view key);
+
+}  // namespace fullshard::config
