@@ -1,0 +1,68 @@
+#include "comm/mpi_session.h"
+
+#include "base/error.h"
+#include "comm/mpi_detail.h"
+#include "comm/waiter.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+
+namespace fullshard::comm {
+
+MpiSession::MpiSession(int& argc, char**& argv) {
+    int provided = MPI_THREAD_SINGLE;
+    check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+    if (provided < MPI_THREAD_FUNNELED) {
+        throw RunError(
+            "this MPI library grants no MPI_THREAD_FUNNELED; use one built with thread support");
+    }
+    check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+    char name[MPI_MAX_PROCESSOR_NAME] = {};
+    int length = 0;
+    check_mpi(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
+    host_.assign(name, static_cast<std::size_t>(length));
+    set_process_name(fmt::format("rank {} on {}", rank_, host_));
+}
+
+MpiSession::~MpiSession() {
+    if (std::uncaught_exceptions() == 0) MPI_Finalize();
+}
+
+std::string MpiSession::library_version() const {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+    int length = 0;
+    check_mpi(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+    const std::string version(text, static_cast<std::size_t>(length));
+    return version.substr(0, version.find(','));
+}
+
+void MpiSession::abort(const std::string& cause, int exit_code) {
+    int initialized = 0;
+    int finalized = 0;
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    const bool ends_job = initialized != 0 && finalized == 0;
+    if (ends_job) {
+        // When a peer is late, all others notice at once. The lowest of them speaks and ends the
+        // job before the next one would: one cause line instead of one a rank.
+        constexpr auto kHeadStart = std::chrono::milliseconds(50);
+        int rank = 0;
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        std::this_thread::sleep_for(kHeadStart * std::min(rank, 20));
+    }
+    const std::string line = fmt::format("fullshard: {}: {}\n", process_name(), cause);
+    std::fputs(line.c_str(), stderr);
+    std::fflush(stderr);
+    if (ends_job) MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::_Exit(exit_code);
+}
+
+}  // namespace fullshard::comm

@@ -1,0 +1,36 @@
+// The life of MPI in this process.
+#pragma once
+
+#include <string>
+
+namespace fullshard::comm {
+
+/// Initialises MPI and finalises it. Construct it once, before anything else of comm, in a scope
+/// that outlives every group, arena and communicator.
+class MpiSession {
+  public:
+    /// Throws RunError when the library grants less than MPI_THREAD_FUNNELED: helper threads (of
+    /// LibTorch) exist, though only the main thread calls MPI.
+    MpiSession(int& argc, char**& argv);
+    /// Finalises, but not while an exception unwinds: peers may never reach the collective.
+    ~MpiSession();
+    MpiSession(const MpiSession&) = delete;
+    MpiSession& operator=(const MpiSession&) = delete;
+
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+    const std::string& host() const { return host_; }
+    /// For example "Open MPI v4.1.4", from the loaded library.
+    std::string library_version() const;
+
+    /// Prints "fullshard: <process>: <cause>" as one line and ends all ranks at once with
+    /// `exit_code`.
+    [[noreturn]] static void abort(const std::string& cause, int exit_code);
+
+  private:
+    int rank_ = 0;
+    int size_ = 0;
+    std::string host_;
+};
+
+}  // namespace fullshard::comm

@@ -1,0 +1,34 @@
+// What a store holds, as plain vectors in the model's order: for comparisons across stores and
+// worlds.
+#pragma once
+
+#include "comm/group.h"
+#include "shard/layout.h"
+#include "shard/unit_store.h"
+
+#include <span>
+#include <vector>
+
+namespace fullshard::testing {
+
+/// One vector per parameter, units in order. Unshards every unit: collective over the store's
+/// ranks.
+std::vector<std::vector<float>> read_parameters(shard::UnitStore& store,
+                                                const shard::Layout& layout);
+
+/// The same for the summed gradients after `finish_reductions`. Collective over `world`, the ranks
+/// of the store.
+std::vector<std::vector<float>> read_gradients(const shard::UnitStore& store,
+                                               const shard::Layout& layout,
+                                               const comm::Group& world);
+
+/// The same for any memory that is laid out like the owned ranges, one span a unit. Collective.
+std::vector<std::vector<float>> gather_owned(std::span<const std::span<const float>> owned,
+                                             const shard::Layout& layout, const comm::Group& world);
+
+/// All values in one vector.
+std::vector<float> joined(const std::vector<std::vector<float>>& parameters);
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace fullshard::testing
