@@ -1,0 +1,43 @@
+#include "shard/unit_store.h"
+
+#include <exception>
+
+namespace fullshard::shard {
+
+Lease& Lease::operator=(Lease&& other) {
+    if (this == &other) return *this;
+    release();
+    store_ = std::exchange(other.store_, nullptr);
+    unit_ = other.unit_;
+    return *this;
+}
+
+Lease::~Lease() {
+    // While an error unwinds, releasing could wait for ranks that never come.
+    if (std::uncaught_exceptions() == 0) release();
+}
+
+void Lease::release() {
+    if (store_ != nullptr) std::exchange(store_, nullptr)->release(unit_);
+}
+
+Lease UnitStore::unshard(std::int64_t unit) {
+    acquire(unit);
+    return {*this, unit};
+}
+
+Traffic& Traffic::operator+=(const Traffic& other) {
+    gathered += other.gathered;
+    reduced += other.reduced;
+    node_local_read += other.node_local_read;
+    lane_received += other.lane_received;
+    copied += other.copied;
+    return *this;
+}
+
+Traffic operator-(const Traffic& a, const Traffic& b) {
+    return {a.gathered - b.gathered, a.reduced - b.reduced, a.node_local_read - b.node_local_read,
+            a.lane_received - b.lane_received, a.copied - b.copied};
+}
+
+}  // namespace fullshard::shard
