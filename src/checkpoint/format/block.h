@@ -1,0 +1,24 @@
+// A tensor's digest blocks.
+#pragma once
+
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/format/posix_file.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace fullshard::checkpoint {
+
+/// The blocks of a range that one writer holds: elements [begin, begin + values.size()), digested
+/// from memory and not from what was written, so that damage on the way to the disk shows.
+std::vector<Block> digest_blocks(std::int64_t begin, std::span<const float> values,
+                                 std::int64_t max_block_bytes = kMaxBlockBytes);
+
+/// Reads a whole block of state.h5 into `out`, which has the block's length, and compares its
+/// digest. Throws DataError naming file, tensor and elements when the file is too short or the
+/// bytes are other ones.
+void read_block(const PosixFile& file, const TensorEntry& tensor, const Block& block,
+                std::span<float> out);
+
+}  // namespace fullshard::checkpoint

@@ -1,0 +1,211 @@
+#include "checkpoint/format/folder.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "checkpoint/format/folder_check.h"
+#include "checkpoint/format/posix_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+namespace fullshard::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTemporarySuffix = ".tmp";
+constexpr std::string_view kReplacedSuffix = ".replaced";
+
+/// A folder named after a step. Ordered by step; of equal ones the final folder comes last.
+struct Candidate {
+    enum class Kind { kTemporary, kReplaced, kFinal };
+    std::int64_t step = 0;
+    Kind kind = Kind::kFinal;
+    fs::path path;
+
+    auto operator<=>(const Candidate&) const = default;
+};
+
+std::optional<Candidate> candidate(const fs::path& path) {
+    using Kind = Candidate::Kind;
+    const std::string name = path.filename().string();
+    constexpr std::string_view kPrefix = "step-";
+    if (!name.starts_with(kPrefix)) return std::nullopt;
+    Candidate found{.path = path};
+    const auto [end, error] =
+        std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), found.step);
+    const std::string_view number(name.data(), end);
+    if (error != std::errc() || found.step < 0 || number != folder_name(found.step))
+        return std::nullopt;
+    const std::string_view suffix = std::string_view(name).substr(number.size());
+    if (suffix == kTemporarySuffix) {
+        found.kind = Kind::kTemporary;
+    } else if (suffix == kReplacedSuffix) {
+        found.kind = Kind::kReplaced;
+    } else if (!suffix.empty()) {
+        return std::nullopt;
+    }
+    return found;
+}
+
+/// Newest first. A missing or unreadable parent is an error unless it is absent.
+std::vector<Candidate> candidates(const fs::path& parent) {
+    std::vector<Candidate> found;
+    if (!fs::exists(parent)) return found;
+    std::error_code error;
+    for (fs::directory_iterator entry(parent, error), end; !error && entry != end;
+         entry.increment(error)) {
+        if (auto one = candidate(entry->path())) found.push_back(std::move(*one));
+    }
+    if (error) throw DataError(fmt::format("cannot list {}: {}", parent.string(), error.message()));
+    std::ranges::sort(found, std::ranges::greater{});
+    return found;
+}
+
+fs::path with_suffix(const fs::path& folder, std::string_view suffix) {
+    return folder.string() + std::string(suffix);
+}
+
+/// The name without suffix: `.../step-00000010`.
+fs::path final_path(const Candidate& candidate) {
+    return candidate.path.parent_path() / folder_name(candidate.step);
+}
+
+void remove_tree(const fs::path& path) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) throw RunError(fmt::format("cannot remove {}: {}", path.string(), error.message()));
+}
+
+/// Deletes a checkpoint under a name that is never taken for a whole one.
+void discard(const Candidate& candidate) {
+    if (!fs::exists(candidate.path)) return;
+    const fs::path trash = with_suffix(final_path(candidate), kTemporarySuffix);
+    remove_tree(trash);
+    rename_path(candidate.path, trash);
+    sync_folder(trash.parent_path());
+    remove_tree(trash);
+}
+
+bool looks_like_checkpoint(const fs::path& path) {
+    const fs::path named = (path / "").parent_path();  // a slash may end it
+    return candidate(named) ||
+           std::ranges::any_of(
+               std::initializer_list<std::string_view>{kStateFile, kManifestFile, kCompleteFile},
+               [&](std::string_view file) { return fs::exists(path / file); });
+}
+
+}  // namespace
+
+std::string folder_name(std::int64_t step) {
+    return fmt::format("step-{:08}", step);
+}
+
+fs::path begin_save(const fs::path& parent, std::int64_t step) {
+    for (const Candidate& old : candidates(parent)) {
+        if (old.kind == Candidate::Kind::kTemporary) remove_tree(old.path);
+    }
+    const fs::path temporary = parent / with_suffix(folder_name(step), kTemporarySuffix);
+    std::error_code error;
+    fs::create_directories(temporary, error);
+    if (error)
+        throw RunError(fmt::format("cannot make {}: {}", temporary.string(), error.message()));
+    return temporary;
+}
+
+fs::path commit_save(const fs::path& temporary, const Manifest& manifest) {
+    const auto save = candidate(temporary);
+    ensure(
+        save && save->kind == Candidate::Kind::kTemporary && save->step == manifest.progress.step,
+        "a save is committed from the folder that begin_save() made");
+    const std::string text = to_json(manifest);
+    write_file_atomically(temporary / kDeckFile, manifest.effective_deck);
+    write_file_atomically(temporary / kManifestFile, text);
+    write_file_atomically(temporary / kCompleteFile, complete_text(text));
+    static_cast<void>(open_folder(temporary));
+
+    const fs::path target = final_path(*save);
+    const Candidate replaced{save->step, Candidate::Kind::kReplaced,
+                             with_suffix(target, kReplacedSuffix)};
+    if (fs::exists(target)) {
+        // An older .replaced is left from a crash after the step's final folder was in place.
+        remove_tree(replaced.path);
+        rename_path(target, replaced.path);
+    }
+    rename_path(temporary, target);
+    sync_folder(target.parent_path());
+    discard(replaced);
+    return target;
+}
+
+void sync_file(const fs::path& path) {
+    PosixFile::open_to_sync(path).sync();
+}
+
+Manifest open_folder(const fs::path& folder) {
+    const FolderCheck check =
+        check_folder(folder, [](const std::string& problem) { throw DataError(problem); });
+    return *check.manifest;
+}
+
+Latest find_latest(const fs::path& parent) {
+    Latest latest;
+    for (const Candidate& one : candidates(parent)) {
+        if (one.kind == Candidate::Kind::kTemporary) {
+            latest.skipped.push_back(fmt::format("{} is an unfinished save", one.path.string()));
+            continue;
+        }
+        try {
+            static_cast<void>(open_folder(one.path));
+            latest.folder = one.path;
+            break;
+        } catch (const DataError& error) {
+            latest.skipped.emplace_back(error.what());
+        }
+    }
+    return latest;
+}
+
+Latest locate_checkpoint(const fs::path& path) {
+    if (!fs::is_directory(path)) throw DataError(fmt::format("{} is no folder", path.string()));
+    if (looks_like_checkpoint(path)) return {path, {}};
+    Latest latest;
+    for (const fs::path& parent : {path, path / kCheckpointsFolder}) {
+        latest = find_latest(parent);
+        if (latest.folder || !latest.skipped.empty()) break;
+    }
+    if (!latest.folder) {
+        throw DataError(fmt::format("{} holds no whole checkpoint{}{}", path.string(),
+                                    latest.skipped.empty() ? "" : ": ",
+                                    fmt::join(latest.skipped, "; ")));
+    }
+    return latest;
+}
+
+std::vector<fs::path> retain(const fs::path& parent, std::int64_t keep) {
+    std::vector<fs::path> deleted;
+    if (keep == 0) return deleted;
+    std::int64_t whole = 0;
+    std::int64_t last_step = -1;
+    for (const Candidate& one : candidates(parent)) {
+        if (one.kind == Candidate::Kind::kTemporary) continue;
+        try {
+            static_cast<void>(open_folder(one.path));
+        } catch (const DataError&) {
+            continue;
+        }
+        // A replaced folder beside its whole successor is surplus, not one more checkpoint.
+        const bool surplus = one.step == last_step;
+        if (!surplus) ++whole;
+        last_step = one.step;
+        if (whole <= keep && !surplus) continue;
+        discard(one);
+        deleted.push_back(one.path);
+    }
+    return deleted;
+}
+
+}  // namespace fullshard::checkpoint

@@ -1,0 +1,115 @@
+// What a checkpoint says about itself: manifest.json.
+#pragma once
+
+#include "checkpoint/format/digest.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fullshard::checkpoint {
+
+inline constexpr int kFormatVersion = 1;
+
+/// Files of a checkpoint folder.
+inline constexpr std::string_view kStateFile = "state.h5";
+inline constexpr std::string_view kManifestFile = "manifest.json";
+inline constexpr std::string_view kDeckFile = "effective.ini";
+inline constexpr std::string_view kCompleteFile = "COMPLETE";
+
+/// Which of a parameter's tensors: fp32 master weights, or one of AdamW's moments.
+enum class State : std::uint8_t { kModel, kFirstMoment, kSecondMoment };
+inline constexpr State kStates[] = {State::kModel, State::kFirstMoment, State::kSecondMoment};
+
+/// Group of a state's datasets within state.h5: "model", "optimizer/exp_avg",
+/// "optimizer/exp_avg_sq".
+std::string_view state_folder(State state);
+
+/// Path of the dataset within state.h5: "/model/NAME", "/optimizer/exp_avg/NAME",
+/// "/optimizer/exp_avg_sq/NAME".
+std::string dataset_path(State state, std::string_view parameter);
+
+/// Elements [begin, begin + count) of a tensor in row-major order, and the XXH3-64 digest of their
+/// bytes in the file. At most kMaxBlockBytes.
+struct Block {
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+    std::uint64_t digest = 0;
+
+    friend bool operator==(const Block&, const Block&) = default;
+};
+inline constexpr std::int64_t kMaxBlockBytes = std::int64_t{4} << 20;
+
+/// One full-shape float32 tensor of the file.
+struct TensorEntry {
+    std::string parameter;
+    State state = State::kModel;
+    std::vector<std::int64_t> shape;
+    std::int64_t file_offset = 0;  ///< of the first byte of raw data in state.h5
+    std::vector<Block> blocks;     ///< ordered by `begin`; cover every element once
+
+    std::int64_t numel() const;
+    /// One past the last byte of raw data in state.h5.
+    std::int64_t end_offset() const;
+    friend bool operator==(const TensorEntry&, const TensorEntry&) = default;
+};
+
+/// The tensors by where their raw data lies in the file.
+std::vector<const TensorEntry*> in_file_order(std::span<const TensorEntry> tensors);
+
+/// Where the run stood.
+struct Progress {
+    std::int64_t step = 0;            ///< optimizer steps done
+    std::int64_t optimizer_step = 0;  ///< AdamW's count, which skipped steps do not advance
+    std::int64_t tokens = 0;          ///< valid targets seen
+    std::int64_t samples = 0;         ///< global index of the next training sample
+
+    friend bool operator==(const Progress&, const Progress&) = default;
+};
+
+/// What must be equal for a resumed run to give the same bits.
+struct Numerics {
+    std::string reduce_order;
+    std::int64_t threads = 1;
+    std::string cpu_capability;  ///< vector instructions that the compute library chose
+
+    friend bool operator==(const Numerics&, const Numerics&) = default;
+};
+
+/// Who wrote it; informative.
+struct Writer {
+    std::string version;
+    std::string git_hash;
+    std::int64_t ranks = 1;
+    std::string strategy;
+
+    friend bool operator==(const Writer&, const Writer&) = default;
+};
+
+struct Manifest {
+    int format_version = kFormatVersion;
+    Progress progress;
+    std::uint64_t seed = 0;
+    std::int64_t global_batch = 0;  ///< sequences a step
+    Numerics numerics;
+    Writer writer;
+    std::string effective_deck;          ///< text; also in effective.ini beside the manifest
+    std::int64_t file_bytes = 0;         ///< size of state.h5
+    std::uint64_t structure_digest = 0;  ///< of its bytes that are no tensor's data, in order
+    std::vector<TensorEntry> tensors;
+
+    /// Throws DataError naming the tensor when there is none.
+    const TensorEntry& tensor(State state, std::string_view parameter) const;
+    friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+/// Throws UsageError when a text is not UTF-8, which JSON cannot hold.
+std::string to_json(const Manifest& manifest);
+/// Throws DataError naming `origin` and the field for text that is no manifest, of another format
+/// version, or inconsistent: names twice, negative sizes, blocks that leave elements uncovered or
+/// cover them twice, overlapping raw data, or data outside the file.
+Manifest parse_manifest(std::string_view json, std::string_view origin);
+
+}  // namespace fullshard::checkpoint

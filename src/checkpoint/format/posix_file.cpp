@@ -1,0 +1,123 @@
+#include "checkpoint/format/posix_file.h"
+
+#include "base/error.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace fullshard::checkpoint {
+namespace {
+
+template <typename ErrorType>
+int open_descriptor(const std::filesystem::path& path, int flags) {
+    const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+    if (descriptor < 0) {
+        throw ErrorType(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
+    }
+    return descriptor;
+}
+
+}  // namespace
+
+PosixFile::PosixFile(std::filesystem::path path, int descriptor)
+    : path_(std::move(path)), descriptor_(descriptor) {}
+
+PosixFile PosixFile::open(const std::filesystem::path& path) {
+    return {path, open_descriptor<DataError>(path, O_RDONLY)};
+}
+
+PosixFile PosixFile::create(const std::filesystem::path& path) {
+    return {path, open_descriptor<RunError>(path, O_WRONLY | O_CREAT | O_TRUNC)};
+}
+
+PosixFile PosixFile::open_to_sync(const std::filesystem::path& path) {
+    const int flags = std::filesystem::is_directory(path) ? O_RDONLY | O_DIRECTORY : O_WRONLY;
+    return {path, open_descriptor<RunError>(path, flags)};
+}
+
+PosixFile::~PosixFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+PosixFile::PosixFile(PosixFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+PosixFile& PosixFile::operator=(PosixFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+}
+
+template <typename ErrorType>
+void PosixFile::fail(const char* call) const {
+    throw ErrorType(fmt::format("{} {}: {}", call, path_.string(), std::strerror(errno)));
+}
+
+std::int64_t PosixFile::size() const {
+    struct stat status {};
+    if (::fstat(descriptor_, &status) != 0) fail<DataError>("fstat");
+    return status.st_size;
+}
+
+void PosixFile::read(std::int64_t offset, std::span<std::byte> out) const {
+    while (!out.empty()) {
+        const ssize_t got = ::pread(descriptor_, out.data(), out.size(), offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) fail<DataError>("read");
+        if (got == 0) {
+            throw DataError(fmt::format("{} ends at byte {}, {} more were expected", path_.string(),
+                                        offset, out.size()));
+        }
+        offset += got;
+        out = out.subspan(static_cast<std::size_t>(got));
+    }
+}
+
+void PosixFile::write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) fail<RunError>("write");
+        bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+}
+
+void PosixFile::reserve(std::int64_t bytes) const {
+    int status = 0;
+    do {
+        status = ::fallocate(descriptor_, 0, 0, bytes);
+    } while (status != 0 && errno == EINTR);
+    if (status != 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
+        throw RunError(
+            fmt::format("{} bytes for {}: {}", bytes, path_.string(), std::strerror(errno)));
+    }
+}
+
+void PosixFile::sync() const {
+    if (::fsync(descriptor_) != 0) fail<RunError>("fsync");
+}
+
+void PosixFile::close() {
+    if (::close(std::exchange(descriptor_, -1)) != 0) fail<RunError>("close");
+}
+
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
+    std::error_code error;
+    std::filesystem::rename(from, to, error);
+    if (error) {
+        throw RunError(
+            fmt::format("rename {} to {}: {}", from.string(), to.string(), error.message()));
+    }
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+    PosixFile::open_to_sync(folder.empty() ? "." : folder).sync();
+}
+
+}  // namespace fullshard::checkpoint

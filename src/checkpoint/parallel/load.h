@@ -1,0 +1,43 @@
+// Each rank reads its own ranges of a checkpoint.
+#pragma once
+
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/format/weights.h"
+#include "checkpoint/parallel/piece.h"
+#include "comm/group.h"
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fullshard::checkpoint {
+
+/// A checkpoint that one rank chose and checked, known to all.
+struct Chosen {
+    std::filesystem::path folder;
+    Manifest manifest;
+};
+
+/// The newest whole checkpoint below `parent`; rank 0 looks, so that all ranks see the same.
+/// `skipped` receives why newer ones were passed over. Collective.
+std::optional<Chosen> choose_latest(const comm::Group& world, const std::filesystem::path& parent,
+                                    std::vector<std::string>& skipped);
+
+/// The checkpoint at `path`: its folder, or a folder of checkpoints or run that has some, of which
+/// the newest whole one is taken. Throws AgreedError naming what is wrong. Collective.
+Chosen choose(const comm::Group& world, const std::filesystem::path& path);
+
+/// Throws DataError listing every parameter that only one side has, or has in another shape.
+/// `origin` names the file.
+void check_parameters(const WeightsSource& source, std::span<const NamedShape> expected,
+                      std::string_view origin);
+
+/// Fills the pieces, verifying digests. Nothing but this rank's ranges (rounded to digest blocks)
+/// is read. Any rank's damage is thrown as the same AgreedError on all. Collective.
+void load(const comm::Group& world, const Chosen& checkpoint,
+          std::span<const NamedShape> parameters, std::span<const Piece> pieces);
+
+}  // namespace fullshard::checkpoint

@@ -1,0 +1,200 @@
+#include "checkpoint/format/manifest.h"
+
+#include "base/error.h"
+#include "checkpoint/toy_checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace fullshard::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+Manifest example() {
+    Manifest manifest{
+        .progress = {.step = 12, .optimizer_step = 11, .tokens = 99, .samples = 77},
+        .seed = 0xffffffffffffffff,
+        .global_batch = 8,
+        .numerics = {.reduce_order = "tree", .threads = 2, .cpu_capability = "AVX2"},
+        .writer = {.version = "1.2.3", .git_hash = "abc", .ranks = 3, .strategy = "full"},
+        .effective_deck = "[run]\ndir = \"caf\xc3\xa9\"\n",
+        .file_bytes = 1000,
+        .structure_digest = 0x00000000000000ff,
+        .tensors = {}};
+    manifest.tensors = {{.parameter = "a",
+                         .state = State::kModel,
+                         .shape = {3, 4},
+                         .file_offset = 100,
+                         .blocks = {{0, 5, 1}, {5, 7, 0x8000000000000000}}},
+                        {.parameter = "a",
+                         .state = State::kSecondMoment,
+                         .shape = {},
+                         .file_offset = 148,
+                         .blocks = {{0, 1, 3}}}};
+    return manifest;
+}
+
+std::string parse_error(const std::string& text) {
+    return toy::error_of([&] { parse_manifest(text, "ORIGIN"); });
+}
+
+/// The error after `change` of the example's JSON.
+std::string changed(const std::function<void(Json&)>& change) {
+    Json document = Json::parse(to_json(example()));
+    change(document);
+    return parse_error(document.dump());
+}
+
+TEST(Manifest, SurvivesJson) {
+    EXPECT_EQ(parse_manifest(to_json(example()), "text"), example());
+}
+
+TEST(Manifest, IsAsFormatMdSays) {
+    const Json document = Json::parse(to_json(example()));
+    EXPECT_EQ(document["format"], "fullshard-checkpoint");
+    EXPECT_EQ(document["format_version"], 1);
+    EXPECT_EQ(document["file"], Json::parse(R"({"name": "state.h5", "bytes": 1000,
+                                                "structure_digest": "00000000000000ff"})"));
+    EXPECT_EQ(document["tensors"][0], Json::parse(R"({"parameter": "a", "state": "model",
+        "shape": [3, 4], "file_offset": 100,
+        "blocks": [[0, 5, "0000000000000001"], [5, 7, "8000000000000000"]]})"));
+    EXPECT_EQ(document["tensors"][1]["state"], "optimizer/exp_avg_sq");
+    EXPECT_EQ(document["tensors"][1]["shape"], Json::array());
+}
+
+TEST(Manifest, FieldsAddedLaterAreIgnored) {
+    EXPECT_EQ(changed([](Json& json) { json["note"] = {1, 2}; }), "no error");
+}
+
+TEST(Manifest, OtherTextIsRefused) {
+    EXPECT_EQ(parse_error("{"), "ORIGIN: is no JSON");
+    EXPECT_EQ(parse_error("[]"), "ORIGIN: it must be an object");
+    EXPECT_EQ(parse_error("{}"), "ORIGIN: format is missing");
+    EXPECT_EQ(changed([](Json& json) { json["format"] = "zip"; }),
+              "ORIGIN: format is no FullShard checkpoint");
+}
+
+TEST(Manifest, OtherVersionIsNamedBeforeAnythingElse) {
+    EXPECT_EQ(changed([](Json& json) {
+                  json = {{"format", json["format"]}, {"format_version", 2}};
+              }),
+              "ORIGIN: format_version is 2; this program reads version 1 (use the release that "
+              "wrote it)");
+}
+
+TEST(Manifest, EveryFieldIsNeeded) {
+    const Json whole = Json::parse(to_json(example()));
+    int fields = 0;
+    const std::function<void(const Json::json_pointer&)> visit = [&](const Json::json_pointer& at) {
+        for (const auto& [key, value] : whole.at(at).items()) {
+            Json without = whole;
+            without.at(at).erase(key);
+            EXPECT_TRUE(toy::contains(parse_error(without.dump()), key + " is missing"));
+            ++fields;
+            if (value.is_object()) visit(at / key);
+        }
+    };
+    visit(Json::json_pointer());
+    visit(Json::json_pointer("/tensors/0"));
+    EXPECT_EQ(fields, 29);
+}
+
+TEST(Manifest, WrongTypesNameTheField) {
+    EXPECT_EQ(changed([](Json& json) { json["progress"]["step"] = -1; }),
+              "ORIGIN: progress.step must be a whole number, zero or more");
+    EXPECT_EQ(changed([](Json& json) { json["progress"]["step"] = 1.5; }),
+              "ORIGIN: progress.step must be a whole number, zero or more");
+    EXPECT_EQ(changed([](Json& json) { json["progress"]["step"] = 0xffffffffffffffff; }),
+              "ORIGIN: progress.step is too large");
+    EXPECT_EQ(changed([](Json& json) { json["writer"]["version"] = 1; }),
+              "ORIGIN: writer.version must be a text");
+    EXPECT_EQ(changed([](Json& json) { json["file"]["name"] = "../other.h5"; }),
+              "ORIGIN: file.name must be state.h5");
+    EXPECT_EQ(changed([](Json& json) { json["tensors"] = 3; }), "ORIGIN: tensors must be a list");
+    EXPECT_EQ(changed([](Json& json) { json["tensors"][1]["state"] = "exp_avg"; }),
+              "ORIGIN: tensors[1].state 'exp_avg' is no known state");
+    EXPECT_EQ(changed([](Json& json) {
+                  json["tensors"][0]["blocks"][1] = {5, 7};
+              }),
+              "ORIGIN: tensors[0].blocks[1] must be [begin, count, digest]");
+    for (const char* digest :
+         {"", "1", "00000000000000FF", "0x000000000000ff", "00000000000000ff0"}) {
+        EXPECT_EQ(changed([&](Json& json) { json["file"]["structure_digest"] = digest; }),
+                  "ORIGIN: file.structure_digest must be 16 lower-case hexadecimal digits");
+    }
+}
+
+/// The error for a manifest that a faulty writer might make.
+std::string written(const std::function<void(Manifest&)>& change) {
+    Manifest manifest = example();
+    change(manifest);
+    return parse_error(to_json(manifest));
+}
+
+TEST(Manifest, BlocksCoverEveryElementOnce) {
+    EXPECT_EQ(written([](Manifest& m) { m.tensors[0].blocks.pop_back(); }),
+              "ORIGIN: tensor /model/a: no block covers elements [5, 12)");
+    EXPECT_EQ(written([](Manifest& m) { m.tensors[0].blocks.erase(m.tensors[0].blocks.begin()); }),
+              "ORIGIN: tensor /model/a: no block covers elements [0, 5)");
+    EXPECT_EQ(written([](Manifest& m) { m.tensors[0].blocks[0].count = 6; }),
+              "ORIGIN: tensor /model/a: elements from 5 on are covered twice");
+    EXPECT_EQ(written([](Manifest& m) { m.tensors[0].blocks[1].count = 8; }),
+              "ORIGIN: tensor /model/a: the block at element 5 reaches past its 12 elements");
+    EXPECT_EQ(written([](Manifest& m) { m.tensors[0].blocks[0].count = 0; }),
+              "ORIGIN: tensor /model/a: the block at element 0 has 0 elements");
+}
+
+TEST(Manifest, BlocksFitTheReadersBuffer) {
+    EXPECT_EQ(written([](Manifest& m) {
+                  m.file_bytes = 10 << 20;
+                  m.tensors.pop_back();
+                  m.tensors[0].shape = {(1 << 20) + 1};
+                  m.tensors[0].blocks = {{0, (1 << 20) + 1, 0}};
+              }),
+              "ORIGIN: tensor /model/a: the block at element 0 has 1048577 elements");
+}
+
+TEST(Manifest, DataLiesInsideTheFileWithoutOverlap) {
+    EXPECT_EQ(written([](Manifest& m) { m.file_bytes = 151; }),
+              "ORIGIN: tensor /optimizer/exp_avg_sq/a: 4 bytes at 148 lie outside the file's 151");
+    EXPECT_EQ(written([](Manifest& m) { m.tensors[1].file_offset = 147; }),
+              "ORIGIN: tensors /model/a and /optimizer/exp_avg_sq/a overlap in the file");
+}
+
+TEST(Manifest, NamesAreUniqueAndPossible) {
+    EXPECT_EQ(written([](Manifest& m) { m.tensors[1].state = State::kModel; }),
+              "ORIGIN: tensor /model/a is listed twice");
+    for (const char* name : {"", ".", "a/b"}) {
+        EXPECT_TRUE(toy::contains(written([&](Manifest& m) { m.tensors[0].parameter = name; }),
+                                  "is no name of a dataset"));
+    }
+}
+
+TEST(Manifest, ShapesArePossible) {
+    EXPECT_EQ(written([](Manifest& m) {
+                  m.tensors[0].shape = {3, 0};
+              }),
+              "ORIGIN: tensor /model/a: shape [3, 0] is not possible");
+    const std::int64_t huge = std::int64_t{1} << 40;
+    EXPECT_TRUE(toy::contains(written([&](Manifest& m) {
+                                  m.tensors[0].shape = {huge, huge};
+                              }),
+                              "is not possible"));
+}
+
+TEST(Manifest, TextThatIsNotUtf8IsRefused) {
+    Manifest manifest = example();
+    manifest.effective_deck = "\xff";
+    EXPECT_THROW(to_json(manifest), UsageError);
+}
+
+TEST(Manifest, FindsTensorsByStateAndName) {
+    const Manifest manifest = example();
+    EXPECT_EQ(&manifest.tensor(State::kSecondMoment, "a"), &manifest.tensors[1]);
+    EXPECT_EQ(toy::error_of([&] { manifest.tensor(State::kFirstMoment, "a"); }),
+              "the checkpoint has no tensor /optimizer/exp_avg/a");
+}
+
+}  // namespace
+}  // namespace fullshard::checkpoint

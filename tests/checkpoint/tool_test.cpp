@@ -1,0 +1,253 @@
+// fullshard-ckpt as its users meet it: words in, exit code and text out.
+#include "base/files.h"
+#include "checkpoint/format/folder.h"
+#include "checkpoint/format/state_file.h"
+#include "checkpoint/toy_checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <limits>
+
+namespace fullshard::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Result {
+    int exit_code = -1;
+    std::string out;
+    std::string error;
+};
+
+class ToolTest : public testing::Test {
+  protected:
+    Result run(const std::string& words) const {
+        const fs::path error = folder_.path() / "stderr";
+        const std::string command = FULLSHARD_CKPT " " + words + " 2>" + error.string();
+        FILE* pipe = popen(command.c_str(), "r");
+        Result result;
+        std::array<char, 4096> buffer;
+        while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+            result.out.append(buffer.data(), got);
+        }
+        const int status = pclose(pipe);
+        if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+        result.error = read_file(error);
+        return result;
+    }
+    /// Expects exit code 2 and one line that holds `part`.
+    void expect_usage_error(const std::string& words, const std::string& part) const {
+        const Result result = run(words);
+        EXPECT_EQ(result.exit_code, 2) << words;
+        EXPECT_EQ(result.out, "");
+        EXPECT_TRUE(toy::contains(result.error, part));
+        EXPECT_EQ(std::ranges::count(result.error, '\n'), 1) << result.error;
+    }
+    fs::path save_run(const char* run, const toy::Save& save) const {
+        return toy::save(folder_.path() / run / "checkpoints", save);
+    }
+    /// Changes one element of a tensor as another training would have, digests included.
+    static void set_element(const fs::path& saved, State state, const std::string& parameter,
+                            std::int64_t at, float value) {
+        StateFile file = StateFile::open_to_write(saved / kStateFile);
+        file.write(dataset_path(state, parameter), at, std::span(&value, 1));
+        file.close();
+        toy::rewrite_manifest(saved, [&](Manifest& manifest) {
+            const StateFile changed = StateFile::open(saved / kStateFile);
+            for (TensorEntry& tensor : manifest.tensors) {
+                for (Block& block : tensor.blocks) {
+                    std::vector<float> values(static_cast<std::size_t>(block.count));
+                    changed.read(dataset_path(tensor.state, tensor.parameter), block.begin, values);
+                    block.digest = digest(values.data(), values.size() * sizeof(float));
+                }
+            }
+        });
+    }
+
+    toy::TemporaryFolder folder_;
+};
+
+TEST_F(ToolTest, HelpAndVersion) {
+    EXPECT_TRUE(toy::contains(run("--help").out, "usage: fullshard-ckpt inspect DIR"));
+    EXPECT_TRUE(toy::contains(run("verify -h").out, "usage: fullshard-ckpt inspect DIR"));
+    EXPECT_TRUE(toy::contains(run("--version").out, "fullshard-ckpt 0."));
+    EXPECT_EQ(run("--version").exit_code, 0);
+}
+
+TEST_F(ToolTest, WrongWordsAreOneLineAndExitCodeTwo) {
+    expect_usage_error("unpack x", "unknown command 'unpack'");
+    expect_usage_error("verify", "verify takes 1 path, not 0; use: fullshard-ckpt verify DIR");
+    expect_usage_error("verify a b", "verify takes 1 path, not 2");
+    expect_usage_error("diff a", "diff takes 2 paths, not 1");
+    expect_usage_error("verify a --force", "unknown option --force");
+    expect_usage_error("diff a b --rtol", "--rtol needs a value");
+    expect_usage_error("diff a b --rtol much", "--rtol much: must be a number, zero or more");
+    expect_usage_error("diff a b --rtol=-1", "--rtol -1: must be a number, zero or more");
+    expect_usage_error("diff a b --rtol=nan", "must be a number");
+    expect_usage_error("consolidate a", "--out is missing");
+    expect_usage_error("consolidate a --out b.h5 --force=yes", "--force takes no value");
+}
+
+TEST_F(ToolTest, InspectShowsWhatACheckpointHolds) {
+    const fs::path saved = save_run("run", {.ranks = 3});
+    const Result result = run("inspect " + saved.string());
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.error, "");
+    for (const char* part :
+         {"status           complete", "step             10\n", "optimizer steps  9\n",
+          "FullShard 0.1.0 (0123abc), 3 ranks, full", "reduce.order tree, 2 threads, AVX2",
+          "elements         175 in model\n", "layers.0.convolution     [3, 4, 5]",
+          "model, optimizer/exp_avg, optimizer/exp_avg_sq\n"}) {
+        EXPECT_TRUE(toy::contains(result.out, part));
+    }
+}
+
+TEST_F(ToolTest, InspectTellsWhatIsWrong) {
+    const fs::path saved = save_run("run", {});
+    fs::remove(saved / kCompleteFile);
+    const Result result = run("inspect " + saved.string());
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_TRUE(toy::contains(result.out, "COMPLETE is missing"));
+    EXPECT_TRUE(toy::contains(result.out, "step             10\n"));
+    EXPECT_TRUE(toy::contains(result.error, "is not whole"));
+}
+
+TEST_F(ToolTest, VerifyTakesTheNewestWholeOneOfARun) {
+    const fs::path older = save_run("run", {.step = 5});
+    const fs::path newer = save_run("run", {.step = 10});
+    fs::remove(newer / kCompleteFile);
+    for (const fs::path& path :
+         {folder_.path() / "run", folder_.path() / "run" / "checkpoints" / ""}) {
+        const Result result = run("verify " + path.string());
+        EXPECT_EQ(result.exit_code, 0);
+        EXPECT_EQ(result.out, older.string() + " is whole: 2100 bytes of tensors verified\n");
+        EXPECT_EQ(result.error, "passed over: " + (newer / kCompleteFile).string() +
+                                    " is missing: the save did not finish\nnewest whole one: " +
+                                    older.string() + "\n");
+    }
+}
+
+TEST_F(ToolTest, VerifyNamesEachDamageAndExitsWithThree) {
+    const fs::path saved = save_run("run", {});
+    const Manifest manifest = open_folder(saved);
+    toy::flip_bit(saved / kStateFile, manifest.tensor(State::kModel, "scale").file_offset, 4);
+    toy::flip_bit(saved / kStateFile, manifest.tensor(State::kFirstMoment, "scale").file_offset, 4);
+    const Result result = run("verify " + saved.string());
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_TRUE(toy::contains(result.out, "damage: " + (saved / kStateFile).string() +
+                                              ": /model/scale, elements [0, 1): damaged"));
+    EXPECT_TRUE(toy::contains(result.out, "/optimizer/exp_avg/scale, elements [0, 1): damaged"));
+    EXPECT_EQ(result.error,
+              "fullshard-ckpt: " + saved.string() + " is not whole: 2 damages found\n");
+}
+
+TEST_F(ToolTest, NothingToLookAtIsExitCodeThree) {
+    fs::create_directory(folder_.path() / "empty");
+    for (const char* words : {"verify ", "inspect ", "consolidate --out x.h5 ", "diff . "}) {
+        for (const char* name : {"absent", "empty"}) {
+            const Result result = run(words + (folder_.path() / name).string());
+            EXPECT_EQ(result.exit_code, 3) << words;
+            EXPECT_TRUE(result.error.starts_with("fullshard-ckpt: ")) << result.error;
+        }
+    }
+}
+
+TEST_F(ToolTest, DiffOfEqualTensorsIsZeroWhoeverWroteThem) {
+    const std::string a = save_run("a", {.ranks = 1}).string();
+    const std::string b = save_run("b", {.ranks = 4}).string();
+    const Result result = run("diff " + a + " " + b);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.out, "A: " + a + "\nB: " + b + "\n15 tensors bit-equal\n");
+    EXPECT_EQ(run("diff " + a + " " + (folder_.path() / "b").string()).exit_code, 0);
+}
+
+TEST_F(ToolTest, DiffShowsHowFarTensorsAreApart) {
+    const fs::path a = save_run("a", {});
+    const fs::path b = save_run("b", {});
+    const std::string words = "diff " + a.string() + " " + b.string();
+    set_element(a, State::kModel, "scale", 0, 2.0f);
+    set_element(b, State::kModel, "scale", 0, 2.5f);
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_TRUE(
+        toy::contains(result.out,
+                      "/model/scale  1 of 1 elements, max abs 5.000e-01, max rel 2.000e-01\n"
+                      "1 tensors differ, 15 have equal names and shapes\n"));
+    EXPECT_EQ(run(words + " --rtol 0.19").exit_code, 1);
+    const Result near = run(words + " --rtol=0.2");
+    EXPECT_EQ(near.exit_code, 0);
+    EXPECT_TRUE(
+        toy::contains(near.out, "15 tensors equal within rtol 0.2, 14 of them bit-equal\n"));
+}
+
+TEST_F(ToolTest, DiffIsOfBitsAndToleranceOfValues) {
+    const fs::path a = save_run("a", {});
+    const fs::path b = save_run("b", {});
+    const std::string words = "diff " + a.string() + " " + b.string();
+    set_element(a, State::kModel, "scale", 0, 0.0f);
+    set_element(b, State::kModel, "scale", 0, -0.0f);
+    EXPECT_EQ(run(words).exit_code, 1);
+    EXPECT_EQ(run(words + " --rtol 0").exit_code, 0);
+    set_element(b, State::kModel, "scale", 0, std::numeric_limits<float>::quiet_NaN());
+    const Result result = run(words + " --rtol 1000");
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_TRUE(toy::contains(result.out, "max abs inf"));
+    set_element(a, State::kModel, "scale", 0, -std::numeric_limits<float>::quiet_NaN());
+    EXPECT_EQ(run(words).exit_code, 1);
+    EXPECT_EQ(run(words + " --rtol 0").exit_code, 0);
+}
+
+TEST_F(ToolTest, MissingTensorsAndOtherShapesAreDifferences) {
+    const fs::path a = save_run("a", {});
+    const fs::path b = save_run("b", {});
+    toy::rewrite_manifest(b, [&](Manifest& manifest) {
+        manifest.tensors[0].shape = {5, 7};
+        manifest.tensors[4].parameter = "gain";
+    });
+    const Result result = run("diff " + a.string() + " " + b.string());
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_TRUE(toy::contains(result.out, "/model/scale                   only in A\n"));
+    EXPECT_TRUE(toy::contains(result.out, "/model/gain                    only in B\n"));
+    EXPECT_TRUE(toy::contains(result.out,
+                              "/model/token_embedding.weight  shape [7, 5] in A, [5, 7] in B\n"));
+    EXPECT_TRUE(toy::contains(result.out, "3 tensors differ, 13 have equal names and shapes\n"));
+}
+
+TEST_F(ToolTest, ConsolidatedFilesCompareToTheirCheckpoint) {
+    const fs::path saved = save_run("run", {.ranks = 3});
+    for (const char* name : {"model.h5", "model.safetensors"}) {
+        const std::string out = (folder_.path() / name).string();
+        const std::string words =
+            "consolidate " + (folder_.path() / "run").string() + " --out " + out;
+        const Result made = run(words);
+        EXPECT_EQ(made.exit_code, 0) << made.error;
+        EXPECT_EQ(made.out, out + ": model weights of " + saved.string() + "\n");
+        expect_usage_error("consolidate " + saved.string() + " --out " + out,
+                           "exists: choose another name, or --force to replace it");
+        EXPECT_EQ(run(words + " --force").exit_code, 0);
+        const Result same = run("diff " + out + " " + saved.string());
+        EXPECT_EQ(same.exit_code, 0);
+        EXPECT_TRUE(toy::contains(same.out, "not compared: optimizer/exp_avg, which only B has\n"));
+        EXPECT_TRUE(toy::contains(same.out, "5 tensors bit-equal\n"));
+    }
+    EXPECT_EQ(run("diff " + (folder_.path() / "model.h5").string() + " " +
+                  (folder_.path() / "model.safetensors").string())
+                  .exit_code,
+              0);
+}
+
+TEST_F(ToolTest, DiffOfADamagedCheckpointIsAnErrorAndNoDifference) {
+    const fs::path a = save_run("a", {});
+    const fs::path b = save_run("b", {});
+    toy::flip_bit(b / kStateFile, open_folder(b).tensors[0].file_offset);
+    const Result result = run("diff " + a.string() + " " + b.string());
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_TRUE(toy::contains(result.error, "damaged"));
+}
+
+}  // namespace
+}  // namespace fullshard::checkpoint
