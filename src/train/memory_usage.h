@@ -1,0 +1,20 @@
+// What the operating system says this process uses.
+#pragma once
+
+#include <cstdint>
+
+namespace fullshard::train {
+
+/// Bytes. The proportional set counts a page shared by n processes as 1/n in each, so that the sum
+/// over the ranks of a node is what the node really uses.
+struct MemoryUsage {
+    std::int64_t peak_resident = 0;
+    std::int64_t proportional = 0;
+};
+
+/// Peak of the resident set so far: cheap.
+std::int64_t peak_resident_bytes();
+/// Both; walks the page tables, which takes milliseconds.
+MemoryUsage memory_usage();
+
+}  // namespace fullshard::train

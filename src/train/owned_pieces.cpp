@@ -1,0 +1,91 @@
+#include "train/owned_pieces.h"
+
+#include "checkpoint/format/weights.h"
+#include "checkpoint/parallel/load.h"
+#include "comm/agree.h"
+
+#include <algorithm>
+
+namespace fullshard::train {
+
+namespace {
+
+std::int64_t units_of(const shard::Layout& layout) {
+    return static_cast<std::int64_t>(layout.units.size());
+}
+
+/// Elements [begin, begin + count) of the range that this rank owns of each unit, as `part`
+/// chooses.
+template <typename Part>
+std::vector<OwnedPiece> pieces(const shard::Layout& layout, shard::UnitStore& store, Part part) {
+    std::vector<OwnedPiece> list;
+    std::size_t first_parameter = 0;
+    for (std::int64_t u = 0; u < units_of(layout); ++u) {
+        const shard::Unit& unit = layout.units[static_cast<std::size_t>(u)];
+        const auto [begin, count] = part(unit, static_cast<std::int64_t>(store.master(u).size()));
+        for (const shard::ShardPiece& piece : unit.pieces(store.owned_begin(u) + begin, count)) {
+            list.push_back({u, first_parameter + piece.parameter, piece.parameter_begin,
+                            begin + piece.shard_begin, piece.count});
+        }
+        first_parameter += unit.parameters().size();
+    }
+    return list;
+}
+
+struct Part {
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+};
+
+}  // namespace
+
+std::vector<checkpoint::NamedShape> named_shapes(const shard::Layout& layout) {
+    std::vector<checkpoint::NamedShape> list;
+    for (const shard::Unit& unit : layout.units) {
+        for (const spec::ParameterSpec& parameter : unit.parameters()) {
+            list.push_back({parameter.name, parameter.shape});
+        }
+    }
+    return list;
+}
+
+std::vector<OwnedPiece> owned_pieces(const shard::Layout& layout, shard::UnitStore& store) {
+    return pieces(layout, store, [](const shard::Unit&, std::int64_t owned) {
+        return Part{0, owned};
+    });
+}
+
+std::vector<OwnedPiece> exclusive_pieces(const shard::Layout& layout, shard::UnitStore& store,
+                                         const comm::Group& world) {
+    return pieces(layout, store, [&](const shard::Unit& unit, std::int64_t owned) {
+        if (owned < unit.padded()) return Part{0, owned};
+        const std::int64_t block = (owned + world.size() - 1) / world.size();
+        const std::int64_t begin = std::min(owned, block * world.rank());
+        return Part{begin, std::min(block, owned - begin)};
+    });
+}
+
+void begin_update_of_all(shard::UnitStore& store, const shard::Layout& layout) {
+    for (std::int64_t unit = 0; unit < units_of(layout); ++unit) store.begin_update(unit);
+}
+
+void publish_all(shard::UnitStore& store, const shard::Layout& layout) {
+    for (std::int64_t unit = 0; unit < units_of(layout); ++unit) store.publish(unit);
+}
+
+void load_weights(shard::UnitStore& store, const shard::Layout& layout, const comm::Group& world,
+                  const std::filesystem::path& path) {
+    begin_update_of_all(store, layout);
+    comm::agree(world, [&] {
+        const auto source = checkpoint::open_weights(path);
+        const auto parameters = named_shapes(layout);
+        checkpoint::check_parameters(*source, parameters, path.string());
+        for (const OwnedPiece& piece : owned_pieces(layout, store)) {
+            source->read(parameters[piece.parameter].parameter, piece.parameter_begin,
+                         piece.in(store.master(piece.unit)));
+        }
+    });
+    publish_all(store, layout);
+}
+
+}  // namespace fullshard::train

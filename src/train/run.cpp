@@ -1,0 +1,275 @@
+#include "train/run.h"
+
+#include "base/build_info.h"
+#include "checkpoint/format/folder.h"
+#include "comm/agree.h"
+#include "comm/mpi_session.h"
+#include "config/checks.h"
+#include "config/render.h"
+#include "train/checkpoints.h"
+#include "train/memory_usage.h"
+#include "train/run_folder.h"
+#include "train/sharded_model.h"
+#include "train/start.h"
+#include "train/summary.h"
+#include "train/text.h"
+#include "train/trainer.h"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace fullshard::train {
+
+namespace {
+
+std::optional<Evaluator> make_evaluator(const Start& start, ShardedModel& sharded) {
+    if (!start.datasets.validation) return std::nullopt;
+    return std::optional<Evaluator>(std::in_place, sharded.engine(), *start.datasets.validation,
+                                    sharded.world());
+}
+
+/// What all checkpoints of the run say alike.
+checkpoint::Manifest manifest_of(const Start& start, const ShardedModel& sharded) {
+    checkpoint::Manifest manifest;
+    manifest.seed = start.deck.run.seed;
+    manifest.global_batch = start.batch.global_batch;
+    manifest.numerics = {"tree", start.deck.kernels.threads, cpu_capability()};
+    manifest.writer = {std::string(build_info().version), std::string(build_info().git_hash),
+                       sharded.world().size(), std::string(strategy_of(start.deck.shard).name)};
+    manifest.effective_deck = config::effective_deck(start.deck);
+    return manifest;
+}
+
+/// Everything a training run consists of, in the order in which it comes to life.
+class TrainingRun {
+  public:
+    TrainingRun(Start start, const comm::Group& job, const RunEnvironment& environment, Log& log);
+
+    ExitCode run();
+
+  private:
+    ExitCode train();
+    void open_run_folder();
+    void set_initial_state();
+    void announce();
+    void summarise(const Trainer& trainer, const Outcome& outcome, const shard::Traffic& counted);
+    nlohmann::ordered_json run_record() const;
+
+    Start start_;
+    const config::Deck& deck_ = start_.deck;
+    RunEnvironment environment_;
+    Log& log_;
+    std::int64_t job_rank_;
+    ShardedModel sharded_;
+    const comm::Group& world_ = sharded_.world();
+    optim::AdamW optimizer_;
+    optim::Schedule lr_schedule_;
+    Checkpoints checkpoints_;
+    std::optional<Evaluator> evaluator_;
+    std::optional<Metrics> metrics_;
+};
+
+TrainingRun::TrainingRun(Start start, const comm::Group& job, const RunEnvironment& environment,
+                         Log& log)
+    : start_(std::move(start)),
+      environment_(environment),
+      log_(log),
+      job_rank_(job.rank()),
+      sharded_(deck_, start_.batch, job),
+      optimizer_(make_optimizer(adamw_of(deck_.optimizer), sharded_.layout(), sharded_.store())),
+      lr_schedule_(schedule_of(deck_.optimizer, deck_.schedule, deck_.train.steps)),
+      checkpoints_({world_, sharded_.layout(), sharded_.store(), optimizer_},
+                   deck_.run.dir / checkpoint::kCheckpointsFolder, manifest_of(start_, sharded_),
+                   deck_.checkpoint.keep_last),
+      evaluator_(make_evaluator(start_, sharded_)) {}
+
+void TrainingRun::open_run_folder() {
+    comm::agree(world_, [&] {
+        if (world_.rank() != 0) return;
+        const std::string text = config::effective_deck(deck_);
+        if (start_.continues_in_place()) {
+            continue_run_folder(deck_.run.dir, start_.progress().step, text);
+        } else {
+            start_run_folder(deck_.run.dir, text);
+        }
+    });
+    log_.append_to(deck_.run.dir / kLogFile);
+    metrics_.emplace(deck_.run.dir / kMetricsFile, world_.rank() == 0);
+    metrics_->write("run", run_record());
+}
+
+nlohmann::ordered_json TrainingRun::run_record() const {
+    return {{"version", build_info().version},
+            {"git", build_info().git_hash},
+            {"build", build_info().build_type},
+            {"compiler", build_info().compiler},
+            {"mpi", environment_.mpi_library},
+            {"host", environment_.host},
+            {"ranks", world_.size()},
+            {"node_sizes", sharded_.topology().node_sizes},
+            {"parameters", sharded_.layout().numel()},
+            {"seed", deck_.run.seed},
+            {"strategy", strategy_of(deck_.shard).name},
+            {"micro_batch", start_.batch.micro_batch},
+            {"grad_accum_steps", start_.batch.grad_accum_steps},
+            {"global_batch", start_.batch.global_batch},
+            {"resumed_from_step", start_.progress().step}};
+}
+
+void TrainingRun::set_initial_state() {
+    if (start_.checkpoint) {
+        checkpoints_.restore(*start_.checkpoint);
+        log_.info("resumed from {} after step {}", start_.checkpoint->folder.string(),
+                  start_.progress().step);
+    } else if (!deck_.model.init_from.empty()) {
+        load_weights(sharded_.store(), sharded_.layout(), world_, deck_.model.init_from);
+        log_.info("weights from {}", deck_.model.init_from.string());
+    }
+}
+
+void TrainingRun::announce() {
+    log_.info("FullShard {} ({}, {}), {}, {}", build_info().version, build_info().git_hash,
+              build_info().build_type, environment_.mpi_library, build_info().compiler);
+    for (const std::string& line : sharded_.describe()) log_.info("{}", line);
+    log_.info("rank 0 on {}, {} compute thread{} a rank, {}", environment_.host,
+              deck_.kernels.threads, deck_.kernels.threads == 1 ? "" : "s", cpu_capability());
+    log_.info("data: {}", start_.datasets.description);
+    log_.info("batch: {} sequences a step = {} a micro-batch x {} accumulated x {} rank{}",
+              start_.batch.global_batch, start_.batch.micro_batch, start_.batch.grad_accum_steps,
+              world_.size(), world_.size() == 1 ? "" : "s");
+    if (start_.datasets.unigram_entropy) {
+        log_.info("held-out tokens: unigram entropy {:.4f} nats, the best loss without context",
+                  *start_.datasets.unigram_entropy);
+    }
+    if (world_.rank() != 0) return;
+    for (const std::string& note : start_.notes) log_.warn("{}", note);
+    for (const std::string& warning : config::warnings(deck_)) log_.warn("{}", warning);
+}
+
+ExitCode TrainingRun::run() {
+    open_run_folder();
+    try {
+        announce();
+        set_initial_state();
+        return train();
+    } catch (const std::exception& error) {
+        log_.record_error(error.what());
+        metrics_->write("event", {{"event", "error"}, {"message", error.what()}});
+        if (dynamic_cast<const comm::AgreedError*>(&error) != nullptr) throw;
+        // Unwinding would free memory that messages in flight still use: end the job from here.
+        const auto* ours = dynamic_cast<const Error*>(&error);
+        const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::kRunError;
+        comm::MpiSession::abort(error.what(), static_cast<int>(code));
+    }
+}
+
+ExitCode TrainingRun::train() {
+    if (start_.progress().step >= deck_.train.steps) {
+        log_.info("nothing to do: step {} of {} is done; raise train.steps to go on",
+                  start_.progress().step, deck_.train.steps);
+        return ExitCode::kDone;
+    }
+    Trainer trainer(
+        {world_, sharded_.gradient_group(), sharded_.layout(), sharded_.store(), sharded_.engine(),
+         optimizer_, lr_schedule_, start_.datasets.training, evaluator_ ? &*evaluator_ : nullptr,
+         checkpoints_, environment_.stop, sharded_.clock(), log_, *metrics_},
+        {.steps = deck_.train.steps,
+         .micro_batches = start_.batch.grad_accum_steps,
+         .log_every = deck_.train.log_every,
+         .eval_every = deck_.train.eval_every,
+         .checkpoint_every = deck_.checkpoint.every,
+         .stop_at_step = deck_.train.stop_at_step,
+         .throw_at_step = deck_.fault.rank == job_rank_ ? deck_.fault.throw_at_step : 0},
+        start_.progress());
+    const shard::Traffic before = sharded_.store().traffic();
+    const Outcome outcome = trainer.run();
+    summarise(trainer, outcome, sharded_.store().traffic() - before);
+    return outcome.stopped_early ? ExitCode::kStoppedEarly : ExitCode::kDone;
+}
+
+void TrainingRun::summarise(const Trainer& trainer, const Outcome& outcome,
+                            const shard::Traffic& counted) {
+    auto planned = sharded_.planned_memory();
+    auto allocated = sharded_.store().allocations();
+    const std::int64_t owned = sharded_.layout().padded() / sharded_.layout().shards;
+    planned.push_back({"AdamW moments", optim::AdamW::state_bytes(owned)});
+    allocated.push_back({"AdamW moments", optimizer_.state_bytes()});
+    const std::int64_t evaluation_passes =
+        evaluator_ ? evaluator_->rounds() * static_cast<std::int64_t>(outcome.evaluations.size())
+                   : 0;
+    const shard::Traffic predicted = sharded_.planned_traffic(
+        trainer.steps_run() * start_.batch.grad_accum_steps, evaluation_passes);
+    const PhaseStatistics phases = gather_phases(sharded_.clock().seconds(), world_);
+    const MemoryUsage usage = memory_usage();
+    std::array<std::int64_t, 1> node_bytes{usage.proportional}, peak{usage.peak_resident};
+    sharded_.topology().node.all_reduce(node_bytes, comm::Reduction::kSum);
+    world_.all_reduce(peak, comm::Reduction::kMax);
+    const double tokens_per_s =
+        static_cast<double>(trainer.tokens_run()) / trainer.seconds_in_steps();
+    const double flops =
+        tokens_per_s * spec::training_flops_per_token(sharded_.spec(), deck_.data.sequence);
+
+    log_.info("{}: {} steps, {} tokens in {}, {:.0f} tokens/s, {:.2f} GFLOP/s a rank",
+              outcome.stopped_early ? "stopped on request" : "done", trainer.steps_run(),
+              count_text(trainer.tokens_run()), duration_text(trainer.seconds_in_steps()),
+              tokens_per_s, flops / world_.size() * 1e-9);
+    log_phases(log_, phases);
+    log_memory(log_, planned, allocated);
+    log_.info("measured: {} on this node (shared pages once), at most {} resident in a rank",
+              bytes_text(node_bytes[0]), bytes_text(peak[0]));
+    log_traffic(log_, predicted, counted);
+    nlohmann::ordered_json record{{"steps", trainer.steps_run()},
+                                  {"step", trainer.progress().step},
+                                  {"tokens", trainer.progress().tokens},
+                                  {"seconds", trainer.seconds_in_steps()},
+                                  {"tokens_per_s", tokens_per_s},
+                                  {"flops_per_s", flops},
+                                  {"stopped_early", outcome.stopped_early},
+                                  {"phases_s", to_json(phases)},
+                                  {"memory_predicted", to_json(planned)},
+                                  {"memory_allocated", to_json(allocated)},
+                                  {"node_proportional_bytes", node_bytes[0]},
+                                  {"mem_peak_bytes", peak[0]},
+                                  {"traffic_predicted", to_json(predicted)},
+                                  {"traffic_counted", to_json(counted)}};
+    if (!outcome.evaluations.empty()) {
+        const double after = outcome.evaluations.back().loss;
+        record["validation_loss_after"] = after;
+        record["unigram_entropy"] = *start_.datasets.unigram_entropy;
+        std::string before;
+        if (start_.progress().step == 0) {
+            before = fmt::format("{:.4f} before, ", outcome.evaluations.front().loss);
+            record["validation_loss_before"] = outcome.evaluations.front().loss;
+        }
+        log_.info("validation loss {}{:.4f} after training; unigram entropy {:.4f} nats", before,
+                  after, *start_.datasets.unigram_entropy);
+    }
+    metrics_->write("summary", record);
+    if (outcome.stopped_early) {
+        log_.info("start it again to go on from step {}", trainer.progress().step);
+    }
+    log_.info("everything is in {}", std::filesystem::absolute(deck_.run.dir).string());
+}
+
+}  // namespace
+
+ExitCode run_training(const config::Deck& deck, const comm::Group& job,
+                      const RunEnvironment& environment, Log& log) {
+    return TrainingRun(check_training(deck, job), job, environment, log).run();
+}
+
+void run_evaluation(const config::Deck& deck, const comm::Group& job, Log& log) {
+    const Start start = check_evaluation(deck, job);
+    ShardedModel sharded(start.deck, start.batch, job);
+    load_weights(sharded.store(), sharded.layout(), sharded.world(), start.deck.model.init_from);
+    for (const std::string& line : sharded.describe()) log.info("{}", line);
+    const Evaluation evaluation = make_evaluator(start, sharded)->evaluate();
+    log.info("{}: validation loss {:.6f} over {} tokens", start.deck.model.init_from.string(),
+             evaluation.loss, evaluation.tokens);
+}
+
+}  // namespace fullshard::train

@@ -1,0 +1,32 @@
+// One run of the program, from a checked deck to its summary.
+#pragma once
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/group.h"
+#include "config/deck.h"
+#include "train/stop.h"
+
+#include <string>
+
+namespace fullshard::train {
+
+/// What main knows about the process and the files do not.
+struct RunEnvironment {
+    std::string host;
+    std::string mpi_library;
+    const StopRequest& stop;
+};
+
+/// Trains as the deck says and leaves effective deck, run.log, metrics.jsonl and checkpoints in
+/// run.dir. Returns kDone, or kStoppedEarly when asked to stop (a checkpoint is then durable).
+/// Mistakes that only show with the number of ranks, the data or a checkpoint are agreed on by all
+/// ranks before anything is written. Collective over `job`.
+ExitCode run_training(const config::Deck& deck, const comm::Group& job,
+                      const RunEnvironment& environment, Log& log);
+
+/// Prints the loss of the weights in model.init_from on the held-out data; writes nothing.
+/// Collective.
+void run_evaluation(const config::Deck& deck, const comm::Group& job, Log& log);
+
+}  // namespace fullshard::train

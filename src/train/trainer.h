@@ -1,0 +1,111 @@
+// The training loop.
+#pragma once
+
+#include "base/log.h"
+#include "checkpoint/format/manifest.h"
+#include "comm/group.h"
+#include "data/loader.h"
+#include "optim/adamw.h"
+#include "optim/schedule.h"
+#include "shard/layout.h"
+#include "shard/unit_store.h"
+#include "train/checkpoints.h"
+#include "train/engine.h"
+#include "train/evaluator.h"
+#include "train/metrics.h"
+#include "train/phases.h"
+#include "train/stop.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace fullshard::train {
+
+struct TrainerOptions {
+    std::int64_t steps = 0;
+    std::int64_t micro_batches = 1;  ///< per rank and step
+    std::int64_t log_every = 1;
+    std::int64_t eval_every = 0;        ///< 0: before the first step and after the last one only
+    std::int64_t checkpoint_every = 0;  ///< 0: only when the run is asked to stop
+    std::int64_t stop_at_step = 0;      ///< as if asked to stop in this step; 0: never
+    std::int64_t throw_at_step = 0;     ///< fault injection on this rank; counts from 1, 0: never
+};
+
+/// What a step tells about itself; equal on all ranks.
+struct StepResult {
+    std::int64_t step = 0;  ///< counts from 1
+    double loss = 0.0;      ///< mean over the step's valid tokens
+    double grad_norm = 0.0;
+    double lr = 0.0;
+    std::int64_t tokens = 0;     ///< valid targets of the step
+    bool asked_to_stop = false;  ///< on any rank
+};
+
+/// What a trainer works on; everything outlives it.
+struct TrainingState {
+    const comm::Group& world;
+    const comm::Group& gradient_group;  ///< ranks over which gradients are sharded
+    const shard::Layout& layout;
+    shard::UnitStore& store;
+    Engine& engine;
+    optim::AdamW& optimizer;
+    const optim::Schedule& schedule;
+    const data::TrainingLoader& loader;
+    Evaluator* evaluator;  ///< null when nothing is held out
+    Checkpoints& checkpoints;
+    const StopRequest& stop;
+    PhaseClock& clock;
+    Log& log;
+    Metrics& metrics;
+};
+
+/// How a run of the trainer ended.
+struct Outcome {
+    bool stopped_early = false;           ///< asked to stop; a checkpoint was written
+    std::vector<Evaluation> evaluations;  ///< in order
+};
+
+class Trainer {
+  public:
+    /// `progress` is where the run stands: zeros, or a checkpoint's.
+    Trainer(const TrainingState& state, const TrainerOptions& options,
+            const checkpoint::Progress& progress);
+
+    /// The remaining steps, with evaluations, progress lines, records and checkpoints. Collective.
+    Outcome run();
+
+    const checkpoint::Progress& progress() const { return progress_; }
+    /// Of this process: steps run, valid targets in them, and the seconds they took.
+    std::int64_t steps_run() const { return steps_run_; }
+    std::int64_t tokens_run() const { return tokens_run_; }
+    double seconds_in_steps() const { return seconds_in_steps_; }
+
+  private:
+    /// What progress lines average over.
+    struct Interval {
+        double seconds = 0.0;
+        std::int64_t tokens = 0;
+        std::int64_t steps = 0;
+    };
+
+    /// One optimizer step over all micro-batches; `step` counts from 1. Throws AgreedError with the
+    /// exit code for divergence on every rank when loss or gradient is not finite.
+    StepResult step(std::int64_t step);
+    void run_micro_batches(std::int64_t step, StepResult& result);
+    void update(double lr);
+    Evaluation evaluate();
+    void report(const StepResult& result, const Interval& interval);
+    void save_checkpoint();
+
+    TrainingState state_;
+    TrainerOptions options_;
+    checkpoint::Progress progress_;
+    data::TokenBatch batch_;
+    std::vector<double> mine_;    ///< loss of each micro-batch, then 1.0 if asked to stop
+    std::vector<double> of_all_;  ///< the same of each rank
+    std::int64_t steps_run_ = 0;
+    std::int64_t tokens_run_ = 0;
+    double seconds_in_steps_ = 0.0;
+};
+
+}  // namespace fullshard::train
