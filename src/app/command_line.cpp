@@ -1,0 +1,69 @@
+#include "app/command_line.h"
+
+#include "base/build_info.h"
+#include "base/error.h"
+#include "config/render.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fullshard::app {
+
+namespace {
+
+constexpr const char* kHelp =
+    R"(FullShard trains transformers with fully sharded parameters, gradients and optimizer state.
+
+usage: fullshard train DECK [--section.key value ...]
+       fullshard eval DECK --model.init_from WEIGHTS [--section.key value ...]
+       fullshard --help | --version | --list-keys | --list-keys=markdown
+
+Start one process a rank, for example
+  mpirun -n 4 fullshard train inputs/text.ini --run.dir runs/mine
+  srun --mpi=pmix -n 64 fullshard train inputs/text.ini
+
+DECK is an input deck; the same keys on the command line win over it. --list-keys explains every key.
+
+exit codes: 0 done, 1 run-time error, 2 wrong use, 3 data, 4 diverged, 5 communication,
+            85 stopped on request after a checkpoint: start it again
+)";
+
+std::string version_text() {
+    const BuildInfo& build = build_info();
+    return fmt::format("FullShard {}\ncommit    {}\nbuild     {}\ncompiler  {}\nflags     {}\n",
+                       build.version, build.git_hash, build.build_type, build.compiler,
+                       build.flags);
+}
+
+bool asks_for(std::span<const std::string> words, std::string_view option) {
+    return std::ranges::find(words, option) != words.end();
+}
+
+}  // namespace
+
+std::optional<std::string> immediate_answer(std::span<const std::string> words) {
+    if (asks_for(words, "--help") || asks_for(words, "-h")) return kHelp;
+    if (asks_for(words, "--version")) return version_text();
+    if (asks_for(words, "--list-keys=markdown")) return config::keys_markdown();
+    if (asks_for(words, "--list-keys")) return config::list_keys();
+    return std::nullopt;
+}
+
+Command parse_command(std::span<const std::string> words) {
+    const std::string name = words.empty() ? "" : words[0];
+    if (name != "train" && name != "eval") {
+        throw UsageError(fmt::format(
+            "unknown command '{}'; use: fullshard train|eval DECK [--section.key value ...]",
+            name));
+    }
+    if (words.size() < 2 || words[1].starts_with("--")) {
+        throw UsageError(
+            fmt::format("{0} needs a deck: fullshard {0} DECK [--section.key value ...]", name));
+    }
+    return {name == "train" ? CommandName::kTrain : CommandName::kEval,
+            words[1],
+            {words.begin() + 2, words.end()}};
+}
+
+}  // namespace fullshard::app

@@ -1,0 +1,40 @@
+"""What the program answers without a deck, and to words that are no command."""
+import unittest
+
+from end_to_end import EXIT_USAGE, INPUTS, EndToEndTest, Result
+
+
+class CommandsTest(EndToEndTest):
+    def answer(self, *words: str) -> str:
+        result = self.run_alone(*words)
+        self.check_end(result, 0)
+        self.assertEqual(result.err, "")
+        return result.out
+
+    def test_version(self):
+        self.assertRegex(self.answer("--version"), r"\AFullShard \d+\.\d+\.\d+\ncommit    (\w+(-dirty)?)\n"
+                                                   r"build     \w+\ncompiler  .+\nflags     .*-O\d.*\n\Z")
+
+    def test_help(self):
+        text = self.answer("--help")
+        self.assertIn("usage: fullshard train DECK", text)
+
+    def test_list_keys(self):
+        text = self.answer("--list-keys")
+        for key in ("run.dir", "model.vocab_size", "shard.strategy", "fault.throw_at_step"):
+            self.assertEqual(text.count(f"\n  {key} "), 1, key)
+
+    def test_list_keys_as_markdown_is_the_readme_of_inputs(self):
+        self.assertEqual(self.answer("--list-keys=markdown"), (INPUTS / "README.md").read_text())
+
+    def test_words_that_are_no_command(self):
+        self.refuse(self.run_alone("trian", "deck.ini"), "unknown command 'trian'; use: fullshard train|eval DECK")
+        self.refuse(self.run_alone("train"), "train needs a deck")
+
+    def refuse(self, result: Result, cause: str):
+        self.check_end(result, EXIT_USAGE)
+        self.assert_one_cause(result, cause)
+
+
+if __name__ == "__main__":
+    unittest.main()
