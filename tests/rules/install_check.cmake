@@ -1,0 +1,30 @@
+# Installs into an empty folder: the programs there run, and find their libraries without the build tree.
+set(prefix ${BUILD_DIR}/install-check)
+file(REMOVE_RECURSE ${prefix})
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix}
+                OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+
+set(program ${prefix}/${BINDIR}/fullshard)
+foreach(installed IN ITEMS ${program} ${program}-ckpt)
+  execute_process(COMMAND ${installed} --version OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
+  string(FIND "${output}" "${VERSION}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "${installed} --version does not name ${VERSION}: ${output}")
+  endif()
+endforeach()
+
+execute_process(COMMAND ${READELF} -d ${program} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCH "\\(R(UN)?PATH\\)[^\n]*" run_path "${dynamic}")
+string(FIND "${run_path}" "${LIBTORCH_LIB}" at)
+if(at EQUAL -1)
+  message(FATAL_ERROR "the installed program's run path lacks ${LIBTORCH_LIB}: ${run_path}")
+endif()
+string(FIND "${run_path}" "${BUILD_DIR}" at)
+if(NOT at EQUAL -1)
+  message(FATAL_ERROR "the installed program's run path names the build tree: ${run_path}")
+endif()
+
+if(NOT IS_DIRECTORY ${prefix}/${DATADIR}/fullshard/inputs)
+  message(FATAL_ERROR "the input decks were not installed")
+endif()
+file(REMOVE_RECURSE ${prefix})
