@@ -50,34 +50,35 @@ Section model_section() {
         {{"causal", Attention::kCausal}, {"bidirectional", Attention::kBidirectional}}};
     const Choice<Positions> positions{
         {{"none", Positions::kNone}, {"learned", Positions::kLearned}}};
-    return {"model",
-            "The transformer: token embedding, encoder layers, linear head.",
-            {key("model.family", s, &Model::family, families, "", "Kind of model."),
-             key("model.vocab_size", s, &Model::vocab_size, Integer{1, kMaxVocabulary}, "tokens",
-                 "Size of the vocabulary. Text is read as bytes: 256 fits any."),
-             key("model.d_model", s, &Model::d_model, Integer{1, kMaxWidth}, "",
-                 "Width of the residual stream; a multiple of model.num_heads."),
-             key("model.num_heads", s, &Model::num_heads, Integer{1, kMaxWidth}, "",
-                 "Attention heads of a layer."),
-             key("model.num_layers", s, &Model::num_layers, Integer{1, kMaxLayers}, "",
-                 "Encoder layers."),
-             key("model.d_ff", s, &Model::d_ff, Integer{1, kMaxWidth}, "",
-                 "Width of a layer's feed-forward part."),
-             key("model.dropout", s, &Model::dropout, Real{.max = 1.0, .max_open = true}, "",
-                 "Probability of dropping an activation in training."),
-             key("model.activation", s, &Model::activation, activations, "",
-                 "Non-linearity of the feed-forward part."),
-             key("model.norm_first", s, &Model::norm_first, Boolean{}, "",
-                 "Normalise before attention and feed-forward (pre-norm) instead of after them."),
-             key("model.attention", s, &Model::attention, attentions, "",
-                 "What a token sees: itself and earlier tokens (causal), or the whole sequence "
-                 "(bidirectional)."),
-             key("model.positions", s, &Model::positions, positions, "",
-                 "Position information: none, or a learned table with one row for each of the "
-                 "data.sequence positions."),
-             key("model.init_from", s, &Model::init_from, Path{.may_be_empty = true}, "",
-                 "Weights to start from: a checkpoint folder, or a consolidated .h5 or "
-                 ".safetensors file. Empty: random weights.")}};
+    return {
+        "model",
+        "The transformer: token embedding, encoder layers, linear head.",
+        {key("model.family", s, &Model::family, families, "", "Kind of model."),
+         key("model.vocab_size", s, &Model::vocab_size, Integer{1, kMaxVocabulary}, "tokens",
+             "Size of the vocabulary. Text is read as bytes: 256 fits any."),
+         key("model.d_model", s, &Model::d_model, Integer{1, kMaxWidth}, "",
+             "Width of the residual stream; a multiple of model.num_heads."),
+         key("model.num_heads", s, &Model::num_heads, Integer{1, kMaxWidth}, "",
+             "Attention heads of a layer."),
+         key("model.num_layers", s, &Model::num_layers, Integer{1, kMaxLayers}, "",
+             "Encoder layers."),
+         key("model.d_ff", s, &Model::d_ff, Integer{1, kMaxWidth}, "",
+             "Width of a layer's feed-forward part."),
+         key("model.dropout", s, &Model::dropout, Real{.max = 1.0, .max_open = true}, "",
+             "Probability of dropping an activation in training."),
+         key("model.activation", s, &Model::activation, activations, "",
+             "Non-linearity of the feed-forward part."),
+         key("model.norm_first", s, &Model::norm_first, Boolean{}, "",
+             "Normalise before attention and feed-forward (pre-norm) instead of after them."),
+         key("model.attention", s, &Model::attention, attentions, "",
+             "What a token sees: itself and earlier tokens (causal), or the whole sequence "
+             "(bidirectional)."),
+         key("model.positions", s, &Model::positions, positions, "",
+             "Position information: none, or a learned table with one row for each of the "
+             "data.sequence positions."),
+         key("model.init_from", s, &Model::init_from, Path{.may_be_empty = true}, "",
+             "Weights to start from: a checkpoint or a run that has some, a consolidated .h5, or a "
+             ".safetensors file. Empty: random weights.")}};
 }
 
 Section data_section() {
@@ -100,8 +101,8 @@ Section data_section() {
                  Real{.max = 1.0, .max_open = true}, "",
                  "Share of the data that is held out for evaluation: the tail of the token stream. "
                  "0: no evaluation."),
-             key("data.synthetic_sequences", s, &Data::synthetic_sequences, Integer{1, kMaxCount}, "sequences",
-                 "Size of a synthetic data set, held-out part included."),
+             key("data.synthetic_sequences", s, &Data::synthetic_sequences, Integer{1, kMaxCount},
+                 "sequences", "Size of a synthetic data set, held-out part included."),
              key("data.shuffle", s, &Data::shuffle, Boolean{}, "",
                  "Visit the sequences in a new random order in every epoch, a function of run.seed "
                  "only, instead of in the order of the source.")}};
@@ -127,8 +128,8 @@ Section train_section() {
          key("train.eval_every", s, &Train::eval_every, Integer{0, kMaxCount}, "steps",
              "Steps from one evaluation to the next. 0: only before the first and after the "
              "last step."),
-         key("train.eval_max_sequences", s, &Train::eval_max_sequences, Integer{0, kMaxCount}, "sequences",
-             "Held-out sequences that one evaluation uses at most. 0: all."),
+         key("train.eval_max_sequences", s, &Train::eval_max_sequences, Integer{0, kMaxCount},
+             "sequences", "Held-out sequences that one evaluation uses at most. 0: all."),
          key("train.stop_at_step", s, &Train::stop_at_step, Integer{0, kMaxCount}, "steps",
              "Write a checkpoint after this step and leave with exit code 85, as after a signal. "
              "0: never.")}};

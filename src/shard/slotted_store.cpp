@@ -115,10 +115,12 @@ std::vector<Allocation> SlottedStore::allocations() const {
 }
 
 std::string SlottedStore::describe() const {
-    return fmt::format("slotted: {} slots for {} units, {} shards over {} node{} of {} rank{}",
-                       slots_.slots.size(), layout().units.size(), place().shards(),
-                       place().lane_size, place().lane_size == 1 ? "" : "s", place().node_size,
-                       place().node_size == 1 ? "" : "s");
+    const std::string sharing =
+        place().node_size == 1
+            ? std::string("each rank with slots of its own")
+            : fmt::format("slots shared by the {} ranks of a node", place().node_size);
+    return fmt::format("slotted: {} slots for {} units, {}, lanes of {}", slots_.slots.size(),
+                       layout().units.size(), sharing, place().lane_size);
 }
 
 }  // namespace fullshard::shard

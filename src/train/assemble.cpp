@@ -127,7 +127,9 @@ Datasets open_data(const config::Data& options, std::int64_t vocab_size, std::ui
     if (parts.validation.count > 0) {
         datasets.validation.emplace(
             data::Windows(source.tokens, parts.validation, options.sequence, rule), micro_batch);
-        datasets.unigram_entropy = data::unigram_entropy(*source.tokens, parts.validation);
+        if (options.source == config::Source::kText) {
+            datasets.unigram_entropy = data::unigram_entropy(*source.tokens, parts.validation);
+        }
     }
     datasets.description = fmt::format(
         "{}: {} tokens, {} sequences of {} to train on ({:.1f} steps an epoch), {} held out",

@@ -33,7 +33,8 @@ struct Datasets {
     std::string description;                           ///< one line for the log
     std::vector<std::string> notes;                    ///< what was left out and why
     std::uint64_t fingerprint = 0;                     ///< of all tokens
-    /// Entropy of the held-out tokens' own distribution, nats: what no model without context beats.
+    /// Of text: entropy of the held-out tokens' own distribution, nats: what no model without
+    /// context beats.
     std::optional<double> unigram_entropy;
 };
 

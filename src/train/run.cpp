@@ -239,14 +239,18 @@ void TrainingRun::summarise(const Trainer& trainer, const Outcome& outcome,
     if (!outcome.evaluations.empty()) {
         const double after = outcome.evaluations.back().loss;
         record["validation_loss_after"] = after;
-        record["unigram_entropy"] = *start_.datasets.unigram_entropy;
         std::string before;
         if (start_.progress().step == 0) {
             before = fmt::format("{:.4f} before, ", outcome.evaluations.front().loss);
             record["validation_loss_before"] = outcome.evaluations.front().loss;
         }
-        log_.info("validation loss {}{:.4f} after training; unigram entropy {:.4f} nats", before,
-                  after, *start_.datasets.unigram_entropy);
+        std::string entropy;
+        if (start_.datasets.unigram_entropy) {
+            entropy =
+                fmt::format("; unigram entropy {:.4f} nats", *start_.datasets.unigram_entropy);
+            record["unigram_entropy"] = *start_.datasets.unigram_entropy;
+        }
+        log_.info("validation loss {}{:.4f} after training{}", before, after, entropy);
     }
     metrics_->write("summary", record);
     if (outcome.stopped_early) {

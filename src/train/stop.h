@@ -3,8 +3,8 @@
 
 namespace fullshard::train {
 
-/// While it lives, SIGUSR1 and SIGTERM only set a flag in this process: make it before MPI starts, so
-/// that a signal during start-up or shut-down does not kill a rank. A signal may reach some
+/// While it lives, SIGUSR1 and SIGTERM only set a flag in this process: make it before MPI starts,
+/// so that a signal during start-up or shut-down does not kill a rank. A signal may reach some
 /// ranks only: the trainer asks all of them each step before it acts.
 class StopRequest {
   public:

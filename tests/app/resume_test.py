@@ -120,7 +120,7 @@ class ResumeTest(EndToEndTest):
     def test_evaluation_of_saved_weights(self):
         whole = self.uninterrupted()
         expected = float(of_kind(whole, "eval")[-1]["loss"])
-        command = [*words_of(SMOKE_DECK, {**KEYS, "model.init_from": "whole/checkpoints/step-00000008"})]
+        command = [*words_of(SMOKE_DECK, {**KEYS, "model.init_from": "whole"})]
         result = self.run_alone("eval", *command[1:])
         self.assertEqual(result.status, 0, result.err)
         self.assertIn(f"validation loss {expected:.6f}", result.out)

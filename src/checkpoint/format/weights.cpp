@@ -1,6 +1,7 @@
 #include "checkpoint/format/weights.h"
 
 #include "base/error.h"
+#include "checkpoint/format/folder.h"
 #include "checkpoint/format/posix_file.h"
 #include "checkpoint/format/reader.h"
 #include "checkpoint/format/row_major.h"
@@ -98,7 +99,9 @@ bool is_hdf5(const PosixFile& file) {
 }  // namespace
 
 std::unique_ptr<WeightsSource> open_weights(const std::filesystem::path& path) {
-    if (std::filesystem::is_directory(path)) return std::make_unique<CheckpointWeights>(path);
+    if (std::filesystem::is_directory(path)) {
+        return std::make_unique<CheckpointWeights>(locate_checkpoint(path).folder.value());
+    }
     PosixFile file = PosixFile::open(path);
     if (is_hdf5(file)) return std::make_unique<Hdf5Weights>(path);
     if (path.extension() == ".safetensors") {
