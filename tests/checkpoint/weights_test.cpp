@@ -61,9 +61,16 @@ TEST_F(WeightsTest, OtherFilesAreRefused) {
     EXPECT_TRUE(toy::contains(error(path), "No such file"));
     toy::write_text(path, "short");
     EXPECT_TRUE(toy::contains(error(path), "is neither a checkpoint folder nor"));
-    EXPECT_TRUE(toy::contains(error(folder_.path()), "manifest.json"));
+    const auto empty = folder_.path() / "empty";
+    std::filesystem::create_directory(empty);
+    EXPECT_TRUE(toy::contains(error(empty), "empty"));
     EXPECT_TRUE(
         toy::contains(error(saved_ / kStateFile), "for a checkpoint's own file name its folder"));
+}
+
+TEST_F(WeightsTest, AFolderOfCheckpointsStandsForItsNewest) {
+    EXPECT_EQ(open_weights(folder_.path())->tensors().size(),
+              open_weights(saved_)->tensors().size());
 }
 
 TEST_F(WeightsTest, CutFilesAreRefused) {

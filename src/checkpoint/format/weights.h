@@ -26,9 +26,10 @@ class WeightsSource {
     virtual void read(std::string_view parameter, std::int64_t begin, std::span<float> out) = 0;
 };
 
-/// A checkpoint folder (its master weights, verified), a consolidated `.h5` or a `.safetensors`
-/// file of F32 tensors, told apart by their content. Throws DataError for what is none of them or
-/// damaged; sizes and offsets of a safetensors header are checked before use.
+/// A checkpoint folder (its master weights, verified) or one that locate_checkpoint() takes, a
+/// consolidated `.h5` or a `.safetensors` file of F32 tensors, told apart by their content. Throws
+/// DataError for what is none of them or damaged; sizes and offsets of a safetensors header are
+/// checked before use.
 std::unique_ptr<WeightsSource> open_weights(const std::filesystem::path& path);
 
 }  // namespace fullshard::checkpoint
