@@ -41,10 +41,13 @@ memory_available_mib() {
     }' /proc/meminfo
 }
 
+# nproc takes OMP_NUM_THREADS, which is one thread a rank here, for the number of cores.
+cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
+
 # Compiling one file against LibTorch's headers takes about 2 GiB.
 build_jobs() {
     local jobs limit
-    jobs=$(nproc)
+    jobs=$(cores)
     limit=$(($(memory_available_mib) / 2048))
     if ((jobs > limit)); then jobs=$limit; fi
     echo $((jobs > 1 ? jobs : 1))
