@@ -49,13 +49,13 @@ class EqualResultsTest(EndToEndTest):
         self.assertEqual(reference.record["grad_accum_steps"], 4)
         self.assertEqual(list(reference.steps), list(range(1, STEPS + 1)))
         self.assertEqual(list(reference.evaluations), [0, 4, STEPS])
-        variants = [(2, [], "store resident"),
-                    (2, [NO_SHARD], "store private"),
-                    (4, [DISTURBED], "store resident"),
-                    (4, [TWO_NODES, DISTURBED], "store slotted"),
-                    (4, [FLAT], "store slotted"),
-                    (4, [SLOTTED, DISTURBED], "store slotted"),
-                    (4, [NO_SHARD], "store private")]
+        variants = [(2, [], "store: resident"),
+                    (2, [NO_SHARD], "store: private"),
+                    (4, [DISTURBED], "store: resident"),
+                    (4, [TWO_NODES, DISTURBED], "store: slotted"),
+                    (4, [FLAT], "store: slotted"),
+                    (4, [SLOTTED, DISTURBED], "store: slotted"),
+                    (4, [NO_SHARD], "store: private")]
         for ranks, changes, store in variants:
             with self.subTest(ranks=ranks, changes=changes):
                 training = self.trained(ranks, *changes)
