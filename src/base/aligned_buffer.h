@@ -1,5 +1,7 @@
-// Zeroed float memory whose alignment never varies.
+// Zeroed memory of numbers whose alignment never varies.
 #pragma once
+
+#include "base/span.h"
 
 #include <cstdint>
 #include <memory>
@@ -7,22 +9,32 @@
 
 namespace fullshard {
 
-/// `count` floats, zeroed, aligned to 256 bytes. Matrix products may round differently on memory of
-/// another alignment, so everything they read or write is aligned alike, whoever holds it.
+/// `count` zeros, aligned to 256 bytes. Matrix products may round differently on memory of another
+/// alignment, so everything they read or write is aligned alike, whoever holds it.
 class AlignedBuffer {
   public:
     AlignedBuffer() = default;
-    explicit AlignedBuffer(std::int64_t count);
+    explicit AlignedBuffer(std::int64_t count, DType dtype = DType::kFloat32);
 
-    std::span<float> span() const { return {memory_.get(), static_cast<std::size_t>(count_)}; }
-    std::int64_t bytes() const { return count_ * static_cast<std::int64_t>(sizeof(float)); }
+    TypedSpan typed() const {
+        TypedSpan all;
+        all.data = memory_.get();
+        all.count = count_;
+        all.dtype = dtype_;
+        return all;
+    }
+    /// Of a buffer of fp32.
+    std::span<float> span() const { return typed().as<float>(); }
+    bool empty() const { return count_ == 0; }
+    std::int64_t bytes() const { return count_ * size_of(dtype_); }
 
   private:
     struct Free {
-        void operator()(float* memory) const;
+        void operator()(std::byte* memory) const;
     };
-    std::unique_ptr<float[], Free> memory_;
+    std::unique_ptr<std::byte[], Free> memory_;
     std::int64_t count_ = 0;
+    DType dtype_ = DType::kFloat32;
 };
 
 }  // namespace fullshard

@@ -4,24 +4,65 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace fullshard {
 
-/// Element type of raw memory. Half-width types join when a precision policy needs them.
-enum class DType : std::uint8_t { kFloat32, kInt64 };
+/// Element type of raw memory.
+enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat16, kInt64 };
 
 /// Which address space a span points into.
 enum class DeviceKind : std::uint8_t { kHost, kCuda };
 
 constexpr std::int64_t size_of(DType dtype) {
-    return dtype == DType::kFloat32 ? 4 : 8;
+    switch (dtype) {
+        case DType::kBFloat16:
+        case DType::kFloat16:
+            return 2;
+        case DType::kFloat32:
+            return 4;
+        case DType::kInt64:
+            break;
+    }
+    return 8;
 }
+
+/// "fp32", "bf16", "fp16" or "int64".
+constexpr std::string_view name_of(DType dtype) {
+    switch (dtype) {
+        case DType::kFloat32:
+            return "fp32";
+        case DType::kBFloat16:
+            return "bf16";
+        case DType::kFloat16:
+            return "fp16";
+        case DType::kInt64:
+            break;
+    }
+    return "int64";
+}
+
+/// The bits of half-width numbers, for storage; arithmetic goes through float (kernels/cast.h).
+struct BFloat16 {
+    std::uint16_t bits = 0;
+};
+struct Float16 {  // IEEE 754 binary16
+    std::uint16_t bits = 0;
+};
 
 template <typename T>
 struct DTypeOf;
 template <>
 struct DTypeOf<float> {
     static constexpr DType value = DType::kFloat32;
+};
+template <>
+struct DTypeOf<BFloat16> {
+    static constexpr DType value = DType::kBFloat16;
+};
+template <>
+struct DTypeOf<Float16> {
+    static constexpr DType value = DType::kFloat16;
 };
 template <>
 struct DTypeOf<std::int64_t> {
@@ -44,6 +85,19 @@ struct TypedSpan {
           dtype(DTypeOf<T>::value) {}
 
     std::int64_t bytes() const { return count * size_of(dtype); }
+
+    /// Elements [begin, begin + length).
+    TypedSpan part(std::int64_t begin, std::int64_t length) const {
+        TypedSpan result = *this;
+        result.data += begin * size_of(dtype);
+        result.count = length;
+        return result;
+    }
+    /// The same memory as numbers of type T, which must be its dtype.
+    template <typename T>
+    std::span<T> as() const {
+        return {reinterpret_cast<T*>(data), static_cast<std::size_t>(count)};
+    }
 };
 
 /// One block of equal length per rank of a group, at a constant distance: block i starts at

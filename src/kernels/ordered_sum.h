@@ -2,6 +2,9 @@
 // added, whatever the world looks like.
 #pragma once
 
+#include "base/span.h"
+
+#include <cstddef>
 #include <span>
 
 namespace fullshard::kernels {
@@ -15,8 +18,16 @@ namespace fullshard::kernels {
 /// other overlap is forbidden. Throws LogicError without sources. Allocates nothing.
 void tree_sum(std::span<float> out, std::span<const float* const> sources);
 
-/// accumulator[i] += addend[i]. Equal sizes (else LogicError); the two may be the same memory but
-/// must not overlap otherwise.
-void add_into(std::span<float> accumulator, std::span<const float> addend);
+/// The same tree over elements of `source_type` in `sources`, both types any of fp32, bf16, fp16
+/// (else LogicError). Each source value and the result of each addition is rounded to out's type,
+/// to nearest, ties to even: sums into fp32 widen exactly and add in fp32, sums into bf16 are what
+/// an all-reduce of bf16 values gives. Only where both types are equal may `out` be the very memory
+/// of a source.
+void tree_sum(TypedSpan out, std::span<const std::byte* const> sources, DType source_type);
+
+/// accumulator[i] += addend[i], an addend of bf16 or fp16 widened exactly. Equal counts and a
+/// floating-point type (else LogicError); the two may be the same memory but must not overlap
+/// otherwise.
+void add_into(std::span<float> accumulator, TypedSpan addend);
 
 }  // namespace fullshard::kernels

@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -108,13 +110,17 @@ TEST(AdamWUpdate, FollowsTheClosedFormOfTheMoments) {
 }
 
 // The same operations one by one, compiled for the baseline instruction set like all tests: equal
-// bits show that neither vectors nor fused multiply-adds changed a rounding.
+// bits show that neither vectors nor fused multiply-adds changed a rounding, nor a gradient factor
+// of 1 and a clip value of infinity a gradient.
 TEST(AdamWUpdate, VectorCodeGivesTheBitsOfScalarCode) {
     for (const double beta1 : {0.9, 0.3}) {
         State state(normals(1, 1031, 1.0));
         State expected = state;
         for (int step = 1; step <= 4; ++step) {
-            const auto gradient = normals(20 + step, 1031, 1e-3);
+            auto gradient = normals(20 + step, 1031, 1e-3);
+            gradient[3] = -0.0f;
+            gradient[4] = std::numeric_limits<float>::denorm_min();
+            gradient[1030] = -std::numeric_limits<float>::max();
             const auto c =
                 adamw_scalars({.lr = 1e-3, .beta1 = beta1, .weight_decay = 0.1, .step = step});
             state.update(gradient, c);
@@ -136,6 +142,61 @@ TEST(AdamWUpdate, VectorCodeGivesTheBitsOfScalarCode) {
         EXPECT_TRUE(equal_bits(state.param, expected.param)) << beta1;
         EXPECT_TRUE(equal_bits(state.m, expected.m)) << beta1;
         EXPECT_TRUE(equal_bits(state.v, expected.v)) << beta1;
+    }
+}
+
+// Factor and clamp in front of the kernel, in plain loops, against the kernel's own.
+TEST(AdamWUpdate, FactorAndClipValueActOnTheGradientFirst) {
+    struct Case {
+        double factor, clip_value;
+    };
+    for (const auto& [factor, clip_value] :
+         {Case{0.25, HUGE_VAL}, Case{1, 1e-3}, Case{0.3 / 65536, 2e-8}}) {
+        State state(normals(1, 1031, 1.0));
+        State expected = state;
+        std::int64_t clamped = 0;
+        for (int step = 1; step <= 3; ++step) {
+            const auto gradient = normals(40 + step, 1031, 2e-3);
+            AdamWSettings settings{.lr = 1e-3, .weight_decay = 0.1, .step = step};
+            auto treated = gradient;
+            const auto bound = static_cast<float>(clip_value);
+            for (float& g : treated) {
+                g *= static_cast<float>(factor);
+                clamped += std::abs(g) > bound ? 1 : 0;
+                g = std::clamp(g, -bound, bound);
+            }
+            expected.update(treated, adamw_scalars(settings));
+            settings.gradient_factor = factor;
+            settings.clip_value = clip_value;
+            state.update(gradient, adamw_scalars(settings));
+        }
+        EXPECT_EQ(clamped > 0, std::isfinite(clip_value));
+        EXPECT_TRUE(equal_bits(state.param, expected.param)) << factor << ' ' << clip_value;
+        EXPECT_TRUE(equal_bits(state.m, expected.m));
+        EXPECT_TRUE(equal_bits(state.v, expected.v));
+    }
+}
+
+TEST(AdamWUpdate, FirstStepWithFactorAndClipValueInClosedForm) {
+    const std::vector<float> gradient{8.0f, -8.0f, 1.0f, -0.5f, 0.0f};
+    State state(std::vector<float>(5, 1.0f));
+    state.update(gradient, adamw_scalars({.lr = 1e-2, .gradient_factor = 0.5, .clip_value = 2}));
+    const float treated[] = {2.0f, -2.0f, 0.5f, -0.25f, 0.0f};
+    for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_FLOAT_EQ(state.m[i], 0.1f * treated[i]);
+        EXPECT_FLOAT_EQ(state.v[i], 0.001f * treated[i] * treated[i]);
+        EXPECT_NEAR(state.param[i], 1 - 1e-2 * treated[i] / (std::abs(double{treated[i]}) + 1e-8),
+                    1e-7);
+    }
+}
+
+TEST(AdamWUpdate, ClippingDoesNotHideNan) {
+    State state(std::vector<float>(9, 1.0f));
+    std::vector<float> gradient(9, 100.0f);
+    gradient[2] = gradient[8] = std::numeric_limits<float>::quiet_NaN();
+    state.update(gradient, adamw_scalars({.lr = 1e-2, .clip_value = 1}));
+    for (std::size_t i = 0; i < 9; ++i) {
+        EXPECT_EQ(std::isnan(state.m[i]), i == 2 || i == 8) << i;
     }
 }
 

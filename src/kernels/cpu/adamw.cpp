@@ -16,7 +16,10 @@ void update(float* __restrict param, const float* __restrict gradient, float* __
     const bool from_gradient = c.one_minus_beta1 >= 0.5f;
     const float weight = from_gradient ? -c.beta1 : c.one_minus_beta1;
     for (std::size_t i = 0; i < count; ++i) {
-        const float g = gradient[i];
+        // Comparisons that are false for NaN keep it.
+        float g = gradient[i] * c.gradient_factor;
+        g = c.clip_value < g ? c.clip_value : g;
+        g = -c.clip_value > g ? -c.clip_value : g;
         const float start = from_gradient ? g : m[i];
         const float first = start + weight * (g - m[i]);
         const float second = v[i] * c.beta2 + c.one_minus_beta2 * g * g;
@@ -42,6 +45,8 @@ AdamWScalars adamw_scalars(const AdamWSettings& s) {
         .negative_step_size = static_cast<float>(-(s.lr / bias_correction1)),
         .sqrt_bias_correction2 = static_cast<float>(std::sqrt(bias_correction2)),
         .eps = static_cast<float>(s.eps),
+        .gradient_factor = static_cast<float>(s.gradient_factor),
+        .clip_value = static_cast<float>(s.clip_value),
     };
 }
 
