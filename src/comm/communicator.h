@@ -37,11 +37,11 @@ class Handle {
     std::int64_t operation_ = 0;
 };
 
-/// Collectives over a fixed, ordered set of ranks. Every rank calls the same ones with equal
-/// counts; collectives that may be in flight together use different channels (small non-negative
-/// numbers), those on one channel are matched in the order of their calls. Counts are elements, 64
-/// bits, and may be zero. Data types: float32. Errors are CommunicationError, also when a peer is
-/// late.
+/// Collectives over a fixed, ordered set of ranks. Every rank calls the same ones with equal counts
+/// and types; collectives that may be in flight together use different channels (small
+/// non-negative numbers), those on one channel are matched in the order of their calls. Counts are
+/// elements, 64 bits, and may be zero. Gathers and broadcasts move any type, sums are of fp32, bf16
+/// and fp16 (else LogicError). Errors are CommunicationError, also when a peer is late.
 class Communicator {
   public:
     virtual ~Communicator() = default;
@@ -53,13 +53,16 @@ class Communicator {
     virtual Handle all_gather(const RankBlocks& blocks, int channel) = 0;
 
     /// Sums block `rank()` of every rank's `blocks` into `out` (block_count elements), in the
-    /// balanced-tree order over ranks. `scratch` holds (size() - 1) blocks for back ends that
-    /// receive before they sum. `out` may not overlap the others.
+    /// balanced-tree order over ranks. `out` may have another floating-point type than the blocks:
+    /// each value and each addition is rounded to out's (kernels::tree_sum), so that bf16 blocks
+    /// are summed in fp32 where `out` is fp32. `scratch` holds (size() - 1) blocks, of the blocks'
+    /// type, for back ends that receive before they sum. `out` may not overlap the others.
     virtual Handle reduce_scatter(const RankBlocks& blocks, TypedSpan out, TypedSpan scratch,
                                   int channel) = 0;
 
-    /// In place sum over all ranks, in the balanced-tree order. `scratch` holds
-    /// (size() - 1) * ceil(values.count / size()) elements.
+    /// In place sum over all ranks, in the balanced-tree order; each addition is rounded to the
+    /// type of the values. `scratch` holds (size() - 1) * ceil(values.count / size()) elements of
+    /// that type.
     virtual Handle all_reduce(TypedSpan values, TypedSpan scratch, int channel) = 0;
 
     /// Rank `root`'s values on every rank.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace fullshard::comm {
 
@@ -25,21 +26,27 @@ struct MpiCommunicator::UnevenBlocks {
 
 struct MpiCommunicator::Operation {
     bool active = false;
+    bool complete = false;
     int channel = 0;
     const char* name = "";
     std::vector<MPI_Request> requests;
 
-    // Set when a sum follows the messages.
-    std::span<float> sum;
-    std::vector<const float*> sources;
+    // A sum follows the messages where it has elements.
+    TypedSpan sum;
+    std::vector<const std::byte*> sources;
+    DType source_type = DType::kFloat32;
     // Set when, for an all-reduce, the gathering of the summed blocks follows the sum.
     bool gather_after_sum = false;
     RankBlocks gather_blocks;
     std::int64_t gather_total = 0;
 };
 
-MpiCommunicator::MpiCommunicator(const Group& group, std::int64_t max_message_bytes)
-    : group_(group), max_message_bytes_(max_message_bytes) {
+MpiCommunicator::MpiCommunicator(const Group& group, Progress& progress,
+                                 std::int64_t max_message_bytes)
+    : group_(group),
+      progress_(progress),
+      max_message_bytes_(max_message_bytes),
+      registration_(progress, [this] { advance_all(); }) {
     ensure(max_message_bytes > 0 && max_message_bytes < (std::int64_t{1} << 31),
            "a message's byte count fits MPI's int");
 }
@@ -54,6 +61,7 @@ std::int64_t MpiCommunicator::begin(int channel, const char* name) {
     }
     Operation& operation = **free;
     operation.active = true;
+    operation.complete = false;
     operation.channel = channel;
     operation.name = name;
     operation.requests.clear();
@@ -99,8 +107,8 @@ Handle MpiCommunicator::all_gather(const RankBlocks& blocks, int channel) {
 
 void MpiCommunicator::exchange_for_sum(Operation& operation, const UnevenBlocks& blocks,
                                        TypedSpan scratch) {
-    ensure(blocks.blocks.dtype == DType::kFloat32 && scratch.dtype == DType::kFloat32,
-           "sums are of float32");
+    ensure(blocks.blocks.dtype != DType::kInt64, "sums are of floating-point types");
+    ensure(scratch.dtype == blocks.blocks.dtype, "scratch receives elements of the blocks' type");
     const std::int64_t mine = blocks.count(rank());
     ensure(scratch.count >= (size() - 1) * mine, "scratch holds one block for each other rank");
     operation.sources.resize(static_cast<std::size_t>(size()));
@@ -108,11 +116,11 @@ void MpiCommunicator::exchange_for_sum(Operation& operation, const UnevenBlocks&
     for (int distance = 1; distance < size(); ++distance) {
         const int source = (rank() - distance + size()) % size();
         post_receive(operation, source, next, blocks.bytes(rank()));
-        operation.sources[static_cast<std::size_t>(source)] = reinterpret_cast<const float*>(next);
+        operation.sources[static_cast<std::size_t>(source)] = next;
         next += blocks.bytes(rank());
     }
-    operation.sources[static_cast<std::size_t>(rank())] =
-        reinterpret_cast<const float*>(blocks.blocks.block(rank()));
+    operation.sources[static_cast<std::size_t>(rank())] = blocks.blocks.block(rank());
+    operation.source_type = blocks.blocks.dtype;
     for (int distance = 1; distance < size(); ++distance) {
         const int target = (rank() + distance) % size();
         post_send(operation, target, blocks.blocks.block(target), blocks.bytes(target));
@@ -121,12 +129,12 @@ void MpiCommunicator::exchange_for_sum(Operation& operation, const UnevenBlocks&
 
 Handle MpiCommunicator::reduce_scatter(const RankBlocks& blocks, TypedSpan out, TypedSpan scratch,
                                        int channel) {
-    ensure(out.count == blocks.block_count && out.dtype == DType::kFloat32,
-           "reduce_scatter's result is one block");
+    ensure(out.count == blocks.block_count && out.dtype != DType::kInt64,
+           "reduce_scatter's result is one block of a floating-point type");
     const std::int64_t id = begin(channel, "reduce_scatter");
     Operation& operation = *operations_[static_cast<std::size_t>(id)];
     exchange_for_sum(operation, {blocks, blocks.block_count * size()}, scratch);
-    operation.sum = {reinterpret_cast<float*>(out.data), static_cast<std::size_t>(out.count)};
+    operation.sum = out;
     return {*this, id};
 }
 
@@ -137,8 +145,7 @@ Handle MpiCommunicator::all_reduce(TypedSpan values, TypedSpan scratch, int chan
     const std::int64_t id = begin(channel, "all_reduce");
     Operation& operation = *operations_[static_cast<std::size_t>(id)];
     exchange_for_sum(operation, blocks, scratch);
-    operation.sum = {reinterpret_cast<float*>(blocks.blocks.block(rank())),
-                     static_cast<std::size_t>(blocks.count(rank()))};
+    operation.sum = values.part(std::min(rank() * block, values.count), blocks.count(rank()));
     operation.gather_after_sum = true;
     operation.gather_blocks = blocks.blocks;
     operation.gather_total = values.count;
@@ -166,33 +173,48 @@ bool MpiCommunicator::messages_complete(Operation& operation) {
     return done != 0;
 }
 
-void MpiCommunicator::complete_messages(Operation& operation) {
-    Waiter waiter(group_.timeout_s(), [&] {
-        return fmt::format("{} on channel {} among {} ranks", operation.name, operation.channel,
-                           size());
-    });
-    while (!messages_complete(operation)) waiter.pause();
+/// Goes as far as messages have arrived; whether that is the end.
+bool MpiCommunicator::advance(Operation& operation) {
+    if (operation.complete) return true;
+    if (!messages_complete(operation)) return false;
     operation.requests.clear();
-}
-
-bool MpiCommunicator::ready(std::int64_t id) {
-    Operation& operation = *operations_[static_cast<std::size_t>(id)];
-    return messages_complete(operation) && !operation.gather_after_sum;
-}
-
-void MpiCommunicator::wait(std::int64_t id) {
-    Operation& operation = *operations_[static_cast<std::size_t>(id)];
-    ensure(operation.active, "a collective is waited for once");
-    complete_messages(operation);
-    if (!operation.sum.empty()) kernels::tree_sum(operation.sum, operation.sources);
-    if (operation.gather_after_sum) {
+    if (operation.sum.count > 0) {
+        kernels::tree_sum(operation.sum, operation.sources, operation.source_type);
+        operation.sum = {};
+    }
+    if (std::exchange(operation.gather_after_sum, false)) {
         const UnevenBlocks blocks{operation.gather_blocks, operation.gather_total};
         for (int peer = 0; peer < size(); ++peer) {
             if (peer == rank()) continue;
             post_receive(operation, peer, blocks.blocks.block(peer), blocks.bytes(peer));
             post_send(operation, peer, blocks.blocks.block(rank()), blocks.bytes(rank()));
         }
-        complete_messages(operation);
+        return advance(operation);
+    }
+    operation.complete = true;
+    return true;
+}
+
+void MpiCommunicator::advance_all() {
+    for (const auto& operation : operations_) {
+        if (operation->active) advance(*operation);
+    }
+}
+
+bool MpiCommunicator::ready(std::int64_t id) {
+    return advance(*operations_[static_cast<std::size_t>(id)]);
+}
+
+void MpiCommunicator::wait(std::int64_t id) {
+    Operation& operation = *operations_[static_cast<std::size_t>(id)];
+    ensure(operation.active, "a collective is waited for once");
+    Waiter waiter(group_.timeout_s(), [&] {
+        return fmt::format("{} on channel {} among {} ranks", operation.name, operation.channel,
+                           size());
+    });
+    while (!advance(operation)) {
+        progress_.advance();
+        waiter.pause();
     }
     operation.active = false;
 }

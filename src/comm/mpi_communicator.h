@@ -3,6 +3,7 @@
 
 #include "comm/communicator.h"
 #include "comm/group.h"
+#include "comm/progress.h"
 
 #include <cstdint>
 #include <memory>
@@ -14,15 +15,16 @@ namespace fullshard::comm {
 /// reduce-scatter, its nonblocking one reduces everything to rank 0, and none of them fixes the
 /// order of summation. All-to-all messages and a local sum move the same bytes as a ring.
 ///
-/// Messages are cut at `max_message_bytes` (counts in MPI are int). Progress happens inside MPI
-/// calls only: `wait` polls.
+/// Messages are cut at `max_message_bytes` (counts in MPI are int). Operations advance inside
+/// `ready` and `wait`, and whenever anything that shares `progress` waits.
 class MpiCommunicator final : public Communicator {
   public:
     static constexpr std::int64_t kMaxMessageBytes = std::int64_t{256} << 20;
 
     /// `max_message_bytes` must be equal on all ranks. At most one communicator a group: two would
     /// take each other's messages.
-    explicit MpiCommunicator(const Group& group, std::int64_t max_message_bytes = kMaxMessageBytes);
+    MpiCommunicator(const Group& group, Progress& progress,
+                    std::int64_t max_message_bytes = kMaxMessageBytes);
     ~MpiCommunicator() override;
 
     int rank() const override { return group_.rank(); }
@@ -45,13 +47,16 @@ class MpiCommunicator final : public Communicator {
     void post_receive(Operation& operation, int peer, std::byte* data, std::int64_t bytes);
     void exchange_for_sum(Operation& operation, const UnevenBlocks& blocks, TypedSpan scratch);
     bool messages_complete(Operation& operation);
-    void complete_messages(Operation& operation);
+    bool advance(Operation& operation);
+    void advance_all();
 
     Group group_;
+    Progress& progress_;
     std::int64_t max_message_bytes_;
     std::int64_t bytes_received_ = 0;
     std::vector<std::unique_ptr<Operation>>
         operations_;  ///< recycled: none is freed before the end
+    Progress::Registration registration_;
 };
 
 }  // namespace fullshard::comm

@@ -1,6 +1,7 @@
 #include "comm/node_arena.h"
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "comm/mpi_detail.h"
 #include "comm/waiter.h"
 
@@ -22,10 +23,6 @@ namespace {
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kCacheLine = 128;  // two lines: neighbours are prefetched in pairs
 constexpr const char* kSharedMemoryFolder = "/dev/shm";  // where Open MPI backs shared windows
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-    return (value + multiple - 1) / multiple * multiple;
-}
 
 std::string no_room(std::int64_t bytes) {
     return fmt::format(
@@ -105,10 +102,12 @@ class NodeArena::Window {
     MPI_Win window_ = MPI_WIN_NULL;
 };
 
-NodeArena::NodeArena(const Group& node, std::int64_t bytes, std::int64_t channels)
+NodeArena::NodeArena(const Group& node, std::int64_t bytes, std::int64_t channels,
+                     Progress& progress)
     : rank_(node.rank()),
       size_(node.size()),
       timeout_s_(node.timeout_s()),
+      progress_(progress),
       channels_(channels),
       counters_per_rank_(round_up(channels * 8, kCacheLine) / 8) {
     const std::int64_t head = round_up(counter_bytes(), kPage);
@@ -156,7 +155,10 @@ void NodeArena::wait(std::int64_t channel, std::uint64_t value,
                      const std::function<std::string()>& awaited) const {
     if (reached(channel, value)) return;
     Waiter waiter(timeout_s_, awaited);
-    while (!reached(channel, value)) waiter.pause();
+    while (!reached(channel, value)) {
+        progress_.advance();
+        waiter.pause();
+    }
 }
 
 }  // namespace fullshard::comm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/group.h"
+#include "comm/progress.h"
 
 #include <cstdint>
 #include <functional>
@@ -21,7 +22,8 @@ class NodeArena {
   public:
     /// Collective over `node`. Throws RunError on every rank when the node's shared memory has too
     /// little room (using a full one would be a SIGBUS later).
-    NodeArena(const Group& node, std::int64_t bytes, std::int64_t channels);
+    /// `progress` advances while a rank waits and outlives the arena.
+    NodeArena(const Group& node, std::int64_t bytes, std::int64_t channels, Progress& progress);
     ~NodeArena();
     NodeArena(const NodeArena&) = delete;
     NodeArena& operator=(const NodeArena&) = delete;
@@ -45,6 +47,7 @@ class NodeArena {
     int rank_;
     int size_;
     double timeout_s_;
+    Progress& progress_;
     std::int64_t channels_;
     std::int64_t counters_per_rank_;  ///< padded so that ranks do not write into one cache line
     std::unique_ptr<Window> window_;

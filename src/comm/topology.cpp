@@ -50,11 +50,34 @@ Topology find_topology(const Group& ranks, int ranks_per_node) {
     return topology;
 }
 
-NodeLanes make_lanes(const Topology& topology, bool node_shared) {
-    if (!node_shared || !topology.equal_nodes()) {
-        return {Group::self(topology.world.timeout_s()), topology.world};
-    }
-    return {topology.node, topology.world.split(topology.node.rank(), topology.node_index)};
+namespace {
+
+NodeLanes make_lanes(const Group& group, int node_index, bool node_shared) {
+    const Group node = group.split(node_index, group.rank());
+    std::array<std::int64_t, 1> smallest{node.size()}, largest{node.size()};
+    group.all_reduce(smallest, Reduction::kMin);
+    group.all_reduce(largest, Reduction::kMax);
+    if (!node_shared || smallest != largest) return {Group::self(group.timeout_s()), group};
+    return {node, group.split(node.rank(), group.rank())};
+}
+
+}  // namespace
+
+Mesh make_mesh(const Topology& topology, int group_size, bool node_shared) {
+    const Group& world = topology.world;
+    ensure(group_size > 0 && world.size() % group_size == 0,
+           "shard groups of equal size make up the world");
+    const int replica = world.rank() / group_size;
+    Mesh mesh{world.split(replica, world.rank()),
+              world.split(world.rank() % group_size, world.rank()),
+              {}};
+    mesh.lanes = make_lanes(mesh.shard_group, topology.node_index, node_shared);
+    return mesh;
+}
+
+Group split_lane(const Group& lane, int size) {
+    ensure(size > 0 && lane.size() % size == 0, "groups of equal size make up the lane");
+    return lane.split(lane.rank() / size, lane.rank());
 }
 
 }  // namespace fullshard::comm

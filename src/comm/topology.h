@@ -29,14 +29,26 @@ Topology find_topology(const Group& ranks, int ranks_per_node);
 
 /// How a shard group uses its nodes: `node` holds the unsharded units once and sums locally, `lane`
 /// joins the ranks of equal local rank over the nodes. Every rank is in one node and one lane;
-/// world rank = lane rank * node size + node rank.
+/// rank in the group = lane rank * node size + node rank.
 struct NodeLanes {
     Group node;
     Group lane;
 };
 
-/// Lanes when `node_shared` and the nodes are equal; otherwise the flat plan, in which every rank
-/// is a node of its own and the one lane is the world. Collective.
-NodeLanes make_lanes(const Topology& topology, bool node_shared);
+/// The world as shard groups of consecutive ranks, the replicas of one another:
+/// world rank = replica * size of a group + rank in the group.
+struct Mesh {
+    Group shard_group;  ///< the ranks that share one copy of the state
+    Group replicas;     ///< the ranks that hold the same shard, one of each group
+    NodeLanes lanes;    ///< of the shard group
+};
+
+/// `group_size` must divide the number of ranks (LogicError). Lanes where `node_shared` and the
+/// group has as many ranks on each of its nodes; otherwise the flat plan, in which every rank is a
+/// node of its own and the one lane is the group. Collective over the world.
+Mesh make_mesh(const Topology& topology, int group_size, bool node_shared);
+
+/// Consecutive ranks of `lane` in groups of `size`, which divides the lane's. Collective over it.
+Group split_lane(const Group& lane, int size);
 
 }  // namespace fullshard::comm

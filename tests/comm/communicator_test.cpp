@@ -1,10 +1,13 @@
+#include "base/error.h"
 #include "comm/mpi_communicator.h"
+#include "kernels/half_float.h"
 #include "support/mpi_world.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
+#include <type_traits>
 #include <vector>
 
 namespace fullshard::comm {
@@ -29,9 +32,10 @@ float tree(int first, int count, std::int64_t index) {
 
 class CommunicatorTest : public ::testing::TestWithParam<std::int64_t> {
   protected:
-    CommunicatorTest() : communicator_(world(), /*max_message_bytes=*/GetParam()) {}
+    CommunicatorTest() : communicator_(world(), progress_, /*max_message_bytes=*/GetParam()) {}
     int rank() const { return communicator_.rank(); }
     int size() const { return communicator_.size(); }
+    Progress progress_;
     MpiCommunicator communicator_;
 };
 
@@ -103,6 +107,127 @@ TEST_P(CommunicatorTest, AllReduceOfAnyLengthIncludingFewerElementsThanRanks) {
     }
 }
 
+/// Elements of a half-width type, their sums, and what such sums are by the balanced tree: every
+/// value and every addition is rounded to the type of the result.
+template <typename T>
+struct HalfSums {
+    static T narrow(float value) {
+        if constexpr (std::is_same_v<T, BFloat16>) {
+            return kernels::to_bfloat16(value);
+        } else {
+            return kernels::to_float16(value);
+        }
+    }
+    static float rounded(float value) { return kernels::to_float(narrow(value)); }
+
+    static std::vector<T> contributions(int rank, std::int64_t count) {
+        std::vector<T> values(static_cast<std::size_t>(count));
+        for (std::int64_t i = 0; i < count; ++i) {
+            values[static_cast<std::size_t>(i)] = narrow(contribution(rank, i) / 1024);
+        }
+        return values;
+    }
+    static float tree(bool half_sum, int first, int count, std::int64_t index) {
+        if (count == 1) return rounded(contribution(first, index) / 1024);
+        int left = 1;
+        while (left * 2 < count) left *= 2;
+        const float sum =
+            tree(half_sum, first, left, index) + tree(half_sum, first + left, count - left, index);
+        return half_sum ? rounded(sum) : sum;
+    }
+
+    static void reduce_scatter(MpiCommunicator& communicator) {
+        const int size = communicator.size(), rank = communicator.rank();
+        for (const std::int64_t block : {0, 1, 7, 1000}) {
+            auto values = contributions(rank, block * size);
+            std::vector<T> scratch(static_cast<std::size_t>(block * (size - 1)));
+            std::vector<float> wide(static_cast<std::size_t>(block), NAN);
+            std::vector<T> half(static_cast<std::size_t>(block));
+            const RankBlocks blocks = adjacent_blocks(std::span(values), size);
+            communicator.reduce_scatter(blocks, std::span(wide), std::span(scratch), 0).wait();
+            communicator.reduce_scatter(blocks, std::span(half), std::span(scratch), 0).wait();
+            for (std::int64_t i = 0; i < block; ++i) {
+                const std::int64_t element = rank * block + i;
+                ASSERT_EQ(wide[static_cast<std::size_t>(i)], tree(false, 0, size, element));
+                ASSERT_EQ(kernels::to_float(half[static_cast<std::size_t>(i)]),
+                          tree(true, 0, size, element));
+            }
+        }
+    }
+
+    static void all_reduce(MpiCommunicator& communicator) {
+        const int size = communicator.size();
+        for (const std::int64_t count : {0, 1, 2, 3, 5, 1001}) {
+            auto values = contributions(communicator.rank(), count);
+            const std::int64_t block = (count + size - 1) / size;
+            std::vector<T> scratch(static_cast<std::size_t>(block * (size - 1)));
+            communicator.all_reduce(std::span(values), std::span(scratch), 0).wait();
+            for (std::int64_t i = 0; i < count; ++i) {
+                ASSERT_EQ(kernels::to_float(values[static_cast<std::size_t>(i)]),
+                          tree(true, 0, size, i))
+                    << "count " << count;
+            }
+        }
+    }
+};
+
+TEST_P(CommunicatorTest, SumsOfBFloat16) {
+    HalfSums<BFloat16>::reduce_scatter(communicator_);
+    HalfSums<BFloat16>::all_reduce(communicator_);
+}
+
+TEST_P(CommunicatorTest, SumsOfFloat16) {
+    HalfSums<Float16>::reduce_scatter(communicator_);
+    HalfSums<Float16>::all_reduce(communicator_);
+}
+
+// bf16 has 8 significant bits: 256 + 1 is a tie, and every further 1 is lost as well.
+TEST_P(CommunicatorTest, Float32ResultKeepsWhatBFloat16Loses) {
+    const float mine = rank() == 0 ? 256.0F : 1.0F;
+    std::vector<BFloat16> values(static_cast<std::size_t>(size()), kernels::to_bfloat16(mine));
+    std::vector<BFloat16> half(1), scratch(static_cast<std::size_t>(size() - 1));
+    std::vector<float> wide(1);
+    const RankBlocks blocks = adjacent_blocks(std::span(values), size());
+    communicator_.reduce_scatter(blocks, std::span(wide), std::span(scratch), 0).wait();
+    communicator_.reduce_scatter(blocks, std::span(half), std::span(scratch), 0).wait();
+    EXPECT_EQ(wide[0], 255.0F + static_cast<float>(size()));
+    // Four ranks: (256 + 1) + (1 + 1), where the right half is large enough to count.
+    EXPECT_EQ(kernels::to_float(half[0]), size() == 4 ? 258.0F : 256.0F);
+}
+
+TEST_P(CommunicatorTest, GathersAndBroadcastsOfAnyType) {
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(3 * size()), -1);
+    std::vector<Float16> halves(static_cast<std::size_t>(3 * size()));
+    for (std::size_t i = 0; i < 3; ++i) {
+        const std::size_t at = static_cast<std::size_t>(3 * rank()) + i;
+        numbers[at] = (std::int64_t{1} << 40) + rank();
+        halves[at].bits = static_cast<std::uint16_t>(100 * rank() + 1);
+    }
+    communicator_.all_gather(adjacent_blocks(std::span(numbers), size()), 0).wait();
+    communicator_.all_gather(adjacent_blocks(std::span(halves), size()), 0).wait();
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        EXPECT_EQ(numbers[i], (std::int64_t{1} << 40) + static_cast<std::int64_t>(i / 3));
+        EXPECT_EQ(halves[i].bits, 100 * (i / 3) + 1);
+    }
+    std::vector<std::int64_t> value(5, rank());
+    communicator_.broadcast(std::span(value), size() - 1, 0).wait();
+    EXPECT_EQ(value, std::vector<std::int64_t>(5, size() - 1));
+}
+
+TEST_P(CommunicatorTest, RefusesSumsOfIntegersAndScratchOfAnotherType) {
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(size()));
+    std::vector<BFloat16> halves(static_cast<std::size_t>(size())), half(1);
+    std::vector<float> floats(static_cast<std::size_t>(size()));
+    const RankBlocks blocks = adjacent_blocks(std::span(halves), size());
+    EXPECT_THROW(communicator_.all_reduce(std::span(numbers), std::span(numbers), 0), LogicError);
+    EXPECT_THROW(communicator_.all_reduce(std::span(halves), std::span(floats), 0), LogicError);
+    EXPECT_THROW(
+        communicator_.reduce_scatter(blocks, std::span(numbers).first(1), std::span(halves), 0),
+        LogicError);
+    EXPECT_THROW(communicator_.reduce_scatter(blocks, std::span(half), std::span(floats), 0),
+                 LogicError);
+}
+
 TEST_P(CommunicatorTest, BroadcastFromEveryRoot) {
     for (int root = 0; root < size(); ++root) {
         std::vector<float> values(33, rank() == root ? static_cast<float>(root + 1) : 0.0F);
@@ -146,7 +271,8 @@ TEST(Communicator, MissingPeerIsAnErrorInsteadOfAHang) {
     // A group of its own, because a collective that timed out leaves it unusable.
     fullshard::testing::world().barrier();
     static const Group short_tempered = Group::world(world().rank() == 0 ? 0.3 : 40.0);
-    static MpiCommunicator communicator(short_tempered);
+    static Progress progress;
+    static MpiCommunicator communicator(short_tempered, progress);
     static std::vector<float> values(static_cast<std::size_t>(world().size()), 1.0F);
     if (world().rank() == 0) {
         auto handle =
