@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace fullshard::config {
 namespace {
@@ -18,7 +20,12 @@ std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
 
 void check_model(const Deck& deck, std::vector<Contradiction>& found) {
     const Model& model = deck.model;
-    if (model.d_model % model.num_heads != 0) {
+    if (model.family == Family::kTorchScript && model.path.empty()) {
+        found.push_back({{"model.family", "model.path"},
+                         "a TorchScript model is read from files",
+                         "set model.path, or model.family = simple_transformer"});
+    }
+    if (model.family == Family::kSimpleTransformer && model.d_model % model.num_heads != 0) {
         found.push_back({{"model.d_model", "model.num_heads"},
                          "the heads cannot share d_model equally",
                          fmt::format("set model.num_heads = {} or model.d_model = {}",
@@ -71,11 +78,96 @@ void check_train(const Deck& deck, std::vector<Contradiction>& found) {
     }
 }
 
+void check_optimizer(const Deck& deck, std::vector<Contradiction>& found) {
+    const Optimizer& optimizer = deck.optimizer;
+    if (optimizer.clip_norm > 0.0 && optimizer.clip_value > 0.0) {
+        found.push_back({{"optimizer.clip_norm", "optimizer.clip_value"},
+                         "gradients are limited by their norm or by their elements, not both",
+                         "set one of the two to 0"});
+    }
+    for (const ParameterGroup& group : optimizer.groups) {
+        const std::string section = "optimizer.group." + group.name;
+        if (group.patterns.empty()) {
+            found.push_back({{section + ".parameters"},
+                             "the group has no parameters",
+                             fmt::format("set {}.parameters to names such as *.bias, or drop "
+                                         "the group",
+                                         section)});
+        }
+        // The schedule is one curve with the peak optimizer.lr; a group follows it by a factor.
+        if (!group.frozen && group.lr.value_or(0.0) > 0.0 && optimizer.lr == 0.0) {
+            found.push_back({{section + ".lr", "optimizer.lr"},
+                             "a group's learning rate follows optimizer.lr by a factor, and no "
+                             "factor of 0 gives it",
+                             "set optimizer.lr above 0, and the lr of groups that are to stand "
+                             "still to 0"});
+        }
+    }
+}
+
+/// Whether whole parameters are given up between forward and backward unless a key says otherwise.
+bool gives_up_parameters(Strategy strategy) {
+    return strategy == Strategy::kFullShard || strategy == Strategy::kHybridShard;
+}
+
+void check_resharding(const Shard& shard, std::vector<Contradiction>& found) {
+    using Kind = ReshardAfterForward::Kind;
+    const ReshardAfterForward& reshard = shard.reshard_after_forward;
+    const bool gives_up = reshard.kind == Kind::kYes || reshard.kind == Kind::kGroup;
+    if (gives_up && !gives_up_parameters(shard.strategy)) {
+        found.push_back(
+            {{"shard.reshard_after_forward", "shard.strategy"},
+             "this strategy keeps parameters whole from forward to backward",
+             fmt::format(
+                 "set shard.strategy = {}, or shard.reshard_after_forward = auto",
+                 shard.strategy == Strategy::kHybridShardZero2 ? "hybrid_shard" : "full_shard")});
+    }
+    if (reshard.kind == Kind::kGroup && shard.group_size > 0 &&
+        shard.group_size % reshard.group != 0) {
+        found.push_back({{"shard.reshard_after_forward", "shard.group_size"},
+                         "the shard group cannot be cut into groups of so many ranks",
+                         fmt::format("set shard.reshard_after_forward to on or a divisor of {}",
+                                     shard.group_size)});
+    }
+}
+
 void check_sharding(const Deck& deck, std::vector<Contradiction>& found) {
-    if (deck.shard.store == Store::kResident && !deck.comm.node_shared) {
+    const Shard& shard = deck.shard;
+    if (shard.store == Store::kResident && !deck.comm.node_shared) {
         found.push_back({{"shard.store", "comm.node_shared"},
                          "a resident store is made of shared memory",
                          "set comm.node_shared = on, or shard.store = slotted"});
+    }
+    if (shard.strategy == Strategy::kNoShard && shard.group_size > 1) {
+        found.push_back({{"shard.strategy", "shard.group_size"},
+                         "no_shard splits nothing, so each rank is a group of its own",
+                         "set shard.group_size = 0, or shard.strategy = full_shard"});
+    }
+    // Neither store gathers into slots, so there is no early gathering to make room for.
+    const bool gathers = shard.strategy != Strategy::kNoShard && shard.store != Store::kResident;
+    if (gathers && shard.slots == 1 && shard.prefetch != Prefetch::kOff) {
+        found.push_back({{"shard.slots", "shard.prefetch"},
+                         "the one slot is in use when a unit could be gathered early",
+                         "set shard.slots = 2 or more, or shard.prefetch = off"});
+    }
+    check_resharding(shard, found);
+}
+
+void check_sums(const Deck& deck, std::vector<Contradiction>& found) {
+    if (deck.reduce.accumulation == Accumulation::kUnsharded &&
+        deck.reduce.order == ReduceOrder::kTree) {
+        found.push_back({{"reduce.accumulation", "reduce.order"},
+                         "a rank that adds its own micro-batches first leaves the tree's order",
+                         "set reduce.order = fast, or reduce.accumulation = auto"});
+    }
+    const Precision& precision = deck.precision;
+    const bool dynamic = precision.param == DType::kFloat16 && precision.loss_scale == 0.0;
+    if (dynamic && precision.initial_scale < precision.min_scale) {
+        found.push_back({{"precision.initial_scale", "precision.min_scale"},
+                         "the loss scale would start below its minimum",
+                         fmt::format("set precision.min_scale = {} or less, or a larger "
+                                     "precision.initial_scale",
+                                     precision.initial_scale)});
     }
 }
 
@@ -94,45 +186,11 @@ std::vector<Contradiction> contradictions(const Deck& deck) {
     check_model(deck, found);
     check_data(deck, found);
     check_train(deck, found);
+    check_optimizer(deck, found);
     check_sharding(deck, found);
+    check_sums(deck, found);
     check_fault(deck, found);
     return found;
-}
-
-std::vector<std::string> warnings(const Deck& deck) {
-    std::vector<std::string> result;
-    if (deck.model.attention == Attention::kBidirectional) {
-        result.push_back(
-            "model.attention = bidirectional with shifted targets: every position sees the token "
-            "it "
-            "is to predict, so the loss falls without the model learning to predict; set "
-            "model.attention = causal");
-    }
-    if (deck.data.source == Source::kText && deck.data.targets == Targets::kRolled) {
-        result.push_back(
-            "data.targets = rolled on text: the last position of a sequence is to predict the "
-            "sequence's first token, not the one that follows in the text; set data.targets = "
-            "next");
-    }
-    const Fault& fault = deck.fault;
-    if (fault.throw_at_step > 0) {
-        result.push_back(
-            fmt::format("FAULT INJECTION: rank {} will throw in step {} "
-                        "(fault.throw_at_step, fault.rank)",
-                        fault.rank, fault.throw_at_step));
-    }
-    if (fault.delay_us > 0) {
-        result.push_back(
-            fmt::format("FAULT INJECTION: ranks are delayed by up to {} us at "
-                        "synchronisation points (fault.delay_us); times mean nothing",
-                        fault.delay_us));
-    }
-    if (fault.poison) {
-        result.push_back(
-            "FAULT INJECTION: slots are filled with NaN between uses (fault.poison); times mean "
-            "nothing");
-    }
-    return result;
 }
 
 }  // namespace fullshard::config

@@ -5,22 +5,22 @@
 #include "config/deck.h"
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace fullshard::config {
 
 /// Values that cannot all hold.
 struct Contradiction {
-    std::vector<std::string_view> keys;
+    std::vector<std::string> keys;
     std::string what;
     std::string remedy;
 };
 
 std::vector<Contradiction> contradictions(const Deck& deck);
 
-/// One sentence for each thing that the user should know before trusting the run's numbers, faults
-/// on purpose included.
+/// One sentence for each thing that the user should know before trusting the run's numbers: values
+/// that are rarely meant, keys that differ from their defaults though nothing reads them, and
+/// faults on purpose.
 std::vector<std::string> warnings(const Deck& deck);
 
 }  // namespace fullshard::config

@@ -7,8 +7,8 @@ namespace {
 
 auto sections(const Deck& deck) {
     return std::tie(deck.run, deck.model, deck.data, deck.train, deck.optimizer, deck.schedule,
-                    deck.shard, deck.reduce, deck.topology, deck.comm, deck.checkpoint,
-                    deck.kernels, deck.fault);
+                    deck.shard, deck.reduce, deck.precision, deck.topology, deck.comm,
+                    deck.checkpoint, deck.kernels, deck.fault);
 }
 
 }  // namespace

@@ -1,13 +1,17 @@
 // What a run is asked to do: one plain struct per section of an input deck. A module receives its
-// own section and nothing else; names, ranges and meanings of the keys are in key_table.cpp.
+// own section and nothing else; names, ranges and meanings of the keys are in sections_*.cpp.
 #pragma once
+
+#include "base/span.h"
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fullshard::config {
 
@@ -19,7 +23,11 @@ struct Run {
     bool operator==(const Run&) const = default;
 };
 
-enum class Family : std::uint8_t { kSimpleTransformer };
+enum class Family : std::uint8_t {
+    kSimpleTransformer,
+    kTorchScript,
+    kCustom,  ///< built into the program that reads the deck
+};
 enum class Activation : std::uint8_t { kRelu, kGelu };
 enum class Attention : std::uint8_t { kCausal, kBidirectional };
 enum class Positions : std::uint8_t { kNone, kLearned };
@@ -35,8 +43,10 @@ struct Model {
     Activation activation = Activation::kRelu;
     bool norm_first = false;
     Attention attention = Attention::kCausal;
-    Positions positions = Positions::kNone;  ///< a learned table has Data::sequence rows
-    std::filesystem::path init_from;         ///< weights to start from; empty: random ones
+    Positions positions = Positions::kNone;        ///< a learned table has Data::sequence rows
+    bool tie_embeddings = false;                   ///< the head's matrix is the embedding's
+    std::vector<std::filesystem::path> path = {};  ///< TorchScript files, run one after another
+    std::filesystem::path init_from;               ///< weights to start from; empty: random ones
 
     bool operator==(const Model&) const = default;
 };
@@ -56,6 +66,9 @@ struct Data {
     bool operator==(const Data&) const = default;
 };
 
+/// What a loss or gradient norm that is not finite does, unless dynamic loss scaling deals with it.
+enum class OnNonfinite : std::uint8_t { kAbort, kSkip };
+
 /// Batch sizes are in sequences. The three of them are tied by
 /// global_batch = micro_batch * grad_accum_steps * ranks; 0 asks resolve_batch() to derive one.
 struct Train {
@@ -67,11 +80,25 @@ struct Train {
     std::int64_t eval_every = 0;  ///< steps; 0: before the first and after the last step only
     std::int64_t eval_max_sequences = 0;  ///< 0: the whole validation split
     std::int64_t stop_at_step = 0;        ///< checkpoint and stop after this step; 0: never
+    OnNonfinite on_nonfinite = OnNonfinite::kAbort;
+    std::int64_t activation_checkpointing = 0;  ///< every n-th block is recomputed; 0: none
 
     bool operator==(const Train&) const = default;
 };
 
 enum class OptimizerName : std::uint8_t { kAdamw };
+
+/// Parameters with options of their own: those whose full name matches one of `patterns` (`*` and
+/// `?` stand for any characters and for one) and that no earlier group has.
+struct ParameterGroup {
+    std::string name;
+    std::vector<std::string> patterns = {};
+    std::optional<double> lr = std::nullopt;            ///< peak, in place of Optimizer::lr
+    std::optional<double> weight_decay = std::nullopt;  ///< of all of them, vectors included
+    bool frozen = false;                                ///< not trained
+
+    bool operator==(const ParameterGroup&) const = default;
+};
 
 /// Defaults of torch.optim.AdamW.
 struct Optimizer {
@@ -81,6 +108,9 @@ struct Optimizer {
     double beta2 = 0.999;
     double eps = 1e-8;
     double weight_decay = 0.01;
+    double clip_norm = 0.0;   ///< largest global 2-norm of the gradient; 0: no limit
+    double clip_value = 0.0;  ///< largest magnitude of a gradient's element; 0: no limit
+    std::vector<ParameterGroup> groups = {};
 
     bool operator==(const Optimizer&) const = default;
 };
@@ -95,23 +125,67 @@ struct Schedule {
     bool operator==(const Schedule&) const = default;
 };
 
-enum class Strategy : std::uint8_t { kFullShard, kNoShard };
+enum class Strategy : std::uint8_t {
+    kNoShard,
+    kZero1,
+    kShardGradOp,
+    kFullShard,
+    kHybridShard,
+    kHybridShardZero2,
+};
+enum class WrapPolicy : std::uint8_t { kBlock, kModel, kSize };
+enum class Prefetch : std::uint8_t { kBoth, kOff, kForward, kBackwardPre, kBackwardPost };
 enum class Store : std::uint8_t { kAuto, kResident, kSlotted };
+
+/// What becomes of a unit's whole parameters after its forward pass.
+struct ReshardAfterForward {
+    enum class Kind : std::uint8_t {
+        kAuto,   ///< what the strategy says
+        kYes,    ///< given up, and gathered again for backward
+        kNo,     ///< kept until backward
+        kGroup,  ///< kept in parts by each `group` ranks, which gather them again for backward
+    };
+    Kind kind = Kind::kAuto;
+    std::int64_t group = 0;  ///< ranks, 2 or more; of kGroup only
+
+    bool operator==(const ReshardAfterForward&) const = default;
+};
 
 struct Shard {
     Strategy strategy = Strategy::kFullShard;
+    std::int64_t group_size = 0;  ///< ranks; 0: all, or those of a node for the hybrid strategies
+    WrapPolicy wrap_policy = WrapPolicy::kBlock;
+    std::int64_t min_num_params = 100'000'000;  ///< elements of a unit under WrapPolicy::kSize
+    ReshardAfterForward reshard_after_forward = {};
+    Prefetch prefetch = Prefetch::kBoth;
     Store store = Store::kAuto;
     std::int64_t slots = 2;  ///< per size class
 
     bool operator==(const Shard&) const = default;
 };
 
-enum class ReduceOrder : std::uint8_t { kTree };
+enum class ReduceOrder : std::uint8_t { kTree, kFast };
+enum class Accumulation : std::uint8_t { kAuto, kSharded, kUnsharded };
 
 struct Reduce {
     ReduceOrder order = ReduceOrder::kTree;
+    Accumulation accumulation = Accumulation::kAuto;
 
     bool operator==(const Reduce&) const = default;
+};
+
+/// Losses are scaled exactly when `param` is fp16. Scales are powers of two.
+struct Precision {
+    DType param = DType::kFloat32;  ///< of parameters and activations in forward and backward
+    DType reduce = DType::kFloat32;
+    DType buffer = DType::kFloat32;
+    double loss_scale = 0.0;  ///< fixed; 0: dynamic, by the values below
+    double initial_scale = 65536.0;
+    std::int64_t scale_window = 1000;   ///< steps without overflow before the scale doubles
+    std::int64_t scale_hysteresis = 2;  ///< overflows before the scale halves
+    double min_scale = 1.0;
+
+    bool operator==(const Precision&) const = default;
 };
 
 struct Topology {
@@ -163,6 +237,7 @@ struct Deck {
     Schedule schedule;
     Shard shard;
     Reduce reduce;
+    Precision precision;
     Topology topology;
     Comm comm;
     Checkpoint checkpoint;

@@ -53,6 +53,36 @@ std::optional<Problem> parse_integer(std::string_view text, Value min, Value max
     return std::nullopt;
 }
 
+std::string_view without_blanks(std::string_view text) {
+    const std::size_t first = text.find_first_not_of(" \t");
+    if (first == std::string_view::npos) return {};
+    return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// Takes `text` apart at its commas and hands the parts to `parse_part`; empty text has none.
+template <typename Part, typename ParsePart>
+std::optional<Problem> parse_list(std::string_view text, std::vector<Part>& value,
+                                  ParsePart parse_part) {
+    std::vector<Part> parts;
+    bool more = !without_blanks(text).empty();
+    while (more) {
+        const std::size_t comma = text.find(',');
+        const std::string_view part = without_blanks(text.substr(0, comma));
+        more = comma != std::string_view::npos;
+        text.remove_prefix(more ? comma + 1 : text.size());
+        if (part.empty()) {
+            return Problem{"nothing before or after a comma",
+                           "drop the comma or complete the list"};
+        }
+        if (part.find_first_of("\"'") != std::string_view::npos) {
+            return Problem{"quotes inside a list", "drop them, or quote the list as a whole"};
+        }
+        if (auto problem = parse_part(part, parts.emplace_back())) return problem;
+    }
+    value = std::move(parts);
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::string Integer::allowed() const {
@@ -141,6 +171,139 @@ std::optional<Problem> Path::parse(std::string_view text, std::filesystem::path&
     }
     value = std::filesystem::path(text);
     return std::nullopt;
+}
+
+std::string PowerOfTwo::allowed() const {
+    return fmt::format("a power of two, 2^{} <= x <= 2^{}{}", std::ilogb(kMin), std::ilogb(kMax),
+                       zero_too ? ", or 0" : "");
+}
+
+std::string PowerOfTwo::text(double value) const {
+    return Real{}.text(value);
+}
+
+std::optional<Problem> PowerOfTwo::parse(std::string_view text, double& value) const {
+    double parsed = 0.0;
+    if (auto problem = Real{}.parse(text, parsed)) return problem;
+    if (parsed == 0.0 && zero_too) {
+        value = parsed;
+        return std::nullopt;
+    }
+    if (parsed < kMin || parsed > kMax) {
+        return Problem{"out of range", fmt::format("the nearest allowed value is {}",
+                                                   std::clamp(parsed, kMin, kMax))};
+    }
+    int exponent = 0;
+    if (std::frexp(parsed, &exponent) != 0.5) {  // frexp: parsed = fraction * 2^exponent
+        return Problem{
+            "not a power of two",
+            fmt::format("write {} or {}", std::ldexp(0.5, exponent), std::ldexp(1.0, exponent))};
+    }
+    value = parsed;
+    return std::nullopt;
+}
+
+std::string RealOrAuto::allowed() const {
+    return real.allowed() + ", or auto";
+}
+
+std::string RealOrAuto::text(const std::optional<double>& value) const {
+    return value ? real.text(*value) : "auto";
+}
+
+std::optional<Problem> RealOrAuto::parse(std::string_view text,
+                                         std::optional<double>& value) const {
+    if (text == "auto") {
+        value.reset();
+        return std::nullopt;
+    }
+    double parsed = 0.0;
+    if (auto problem = real.parse(text, parsed)) return problem;
+    value = parsed;
+    return std::nullopt;
+}
+
+std::string Resharding::allowed() const {
+    return "auto, on, off, or N >= 2 ranks";
+}
+
+std::string Resharding::text(const ReshardAfterForward& value) const {
+    switch (value.kind) {
+        case ReshardAfterForward::Kind::kYes:
+            return "on";
+        case ReshardAfterForward::Kind::kNo:
+            return "off";
+        case ReshardAfterForward::Kind::kGroup:
+            return fmt::format("{}", value.group);
+        case ReshardAfterForward::Kind::kAuto:
+            break;
+    }
+    return "auto";
+}
+
+std::optional<Problem> Resharding::parse(std::string_view text, ReshardAfterForward& value) const {
+    if (text == "auto") {
+        value = {};
+        return std::nullopt;
+    }
+    std::int64_t group = 0;
+    if (convert(text, group) == std::errc()) {
+        if (group < 2) {
+            return Problem{"no group that parameters could be split over",
+                           "write off to keep them whole, on to give them up"};
+        }
+        value = {ReshardAfterForward::Kind::kGroup, group};
+        return std::nullopt;
+    }
+    bool reshard = false;
+    if (Boolean{}.parse(text, reshard)) {
+        return Problem{"neither a boolean nor a number of ranks",
+                       "write auto, on, off, or a whole number of 2 or more"};
+    }
+    value = {reshard ? ReshardAfterForward::Kind::kYes : ReshardAfterForward::Kind::kNo};
+    return std::nullopt;
+}
+
+std::string Paths::allowed() const {
+    return "paths without commas, separated by commas, or empty";
+}
+
+std::string Paths::text(const std::vector<std::filesystem::path>& value) const {
+    std::vector<std::string> names;
+    for (const std::filesystem::path& path : value) names.push_back(path.string());
+    return join_names(names);
+}
+
+std::optional<Problem> Paths::parse(std::string_view text,
+                                    std::vector<std::filesystem::path>& value) const {
+    return parse_list(text, value, [](std::string_view part, std::filesystem::path& path) {
+        return Path{}.parse(part, path);
+    });
+}
+
+std::string Patterns::allowed() const {
+    return "names with * and ?, separated by commas";
+}
+
+std::string Patterns::text(const std::vector<std::string>& value) const {
+    return join_names(value);
+}
+
+std::optional<Problem> Patterns::parse(std::string_view text,
+                                       std::vector<std::string>& value) const {
+    const auto parse_pattern = [](std::string_view part,
+                                  std::string& pattern) -> std::optional<Problem> {
+        // What a deck could not hold, or no parameter is called.
+        const bool foreign = std::ranges::any_of(
+            part, [](unsigned char c) { return c <= 0x20 || c == 0x7f || c == '#'; });
+        if (foreign) {
+            return Problem{"has a blank, a '#' or a control character inside a name",
+                           "separate names by commas"};
+        }
+        pattern = part;
+        return std::nullopt;
+    };
+    return parse_list(text, value, parse_pattern);
 }
 
 Problem not_a_choice(std::string_view text, const std::vector<std::string>& names) {

@@ -2,6 +2,7 @@
 // text. `parse` takes the whole text or reports a problem; it never accepts a part of it.
 #pragma once
 
+#include "config/deck.h"
 #include "config/nearest.h"
 
 #include <cstdint>
@@ -69,6 +70,54 @@ struct Path {
     std::string allowed() const;
     std::string text(const std::filesystem::path& value) const;
     std::optional<Problem> parse(std::string_view text, std::filesystem::path& value) const;
+};
+
+/// 2^n, which scales a float without rounding it. The bounds keep products with losses far inside
+/// the range of fp32.
+struct PowerOfTwo {
+    bool zero_too = false;
+
+    static constexpr double kMin = 0x1p-24;
+    static constexpr double kMax = 0x1p32;
+    static constexpr std::string_view kType = "real";
+    std::string allowed() const;
+    std::string text(double value) const;
+    std::optional<Problem> parse(std::string_view text, double& value) const;
+};
+
+/// A real, or the word "auto" for none.
+struct RealOrAuto {
+    Real real;
+
+    static constexpr std::string_view kType = "real";
+    std::string allowed() const;
+    std::string text(const std::optional<double>& value) const;
+    std::optional<Problem> parse(std::string_view text, std::optional<double>& value) const;
+};
+
+/// auto, on, off, or a number of ranks. 0 and 1 are refused, where other booleans take them.
+struct Resharding {
+    static constexpr std::string_view kType = "choice";
+    std::string allowed() const;
+    std::string text(const ReshardAfterForward& value) const;
+    std::optional<Problem> parse(std::string_view text, ReshardAfterForward& value) const;
+};
+
+/// Files, separated by commas.
+struct Paths {
+    static constexpr std::string_view kType = "paths";
+    std::string allowed() const;
+    std::string text(const std::vector<std::filesystem::path>& value) const;
+    std::optional<Problem> parse(std::string_view text,
+                                 std::vector<std::filesystem::path>& value) const;
+};
+
+/// Patterns of parameter names, separated by commas.
+struct Patterns {
+    static constexpr std::string_view kType = "patterns";
+    std::string allowed() const;
+    std::string text(const std::vector<std::string>& value) const;
+    std::optional<Problem> parse(std::string_view text, std::vector<std::string>& value) const;
 };
 
 /// The problem of `text` being none of `names`, with the nearest of them as remedy.

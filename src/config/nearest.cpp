@@ -1,25 +1,10 @@
 #include "config/nearest.h"
 
 #include <algorithm>
-#include <functional>
-#include <limits>
 #include <vector>
 
 namespace fullshard::config {
 namespace {
-
-std::string closest(std::string_view word, std::span<const std::string> candidates,
-                    const std::function<std::size_t(std::string_view)>& distance) {
-    std::size_t best = std::max<std::size_t>(1, word.size() / 4) + 1;
-    std::string result;
-    for (const std::string& candidate : candidates) {
-        const std::size_t d = distance(candidate);
-        if (d >= best) continue;
-        best = d;
-        result = candidate;
-    }
-    return result;
-}
 
 std::string_view without_section(std::string_view key) {
     return key.substr(key.rfind('.') + 1);  // npos + 1 is 0
@@ -48,16 +33,23 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
-    return closest(word, candidates,
-                   [&](std::string_view candidate) { return edit_distance(word, candidate); });
+    std::size_t best = std::max<std::size_t>(1, word.size() / 4) + 1;
+    std::string result;
+    for (const std::string& candidate : candidates) {
+        const std::size_t distance = edit_distance(word, candidate);
+        if (distance >= best) continue;
+        best = distance;
+        result = candidate;
+    }
+    return result;
 }
 
 std::string nearest_key(std::string_view word, std::span<const std::string> keys) {
-    return closest(word, keys, [&](std::string_view key) {
-        const std::size_t whole = edit_distance(word, key);
-        const bool same_name = without_section(word) == without_section(key);
-        return same_name ? std::min<std::size_t>(whole, 1) : whole;
-    });
+    std::string whole = nearest(word, keys);
+    if (!whole.empty()) return whole;
+    const auto same_name = std::ranges::find(
+        keys, without_section(word), [](const std::string& key) { return without_section(key); });
+    return same_name == keys.end() ? std::string() : *same_name;
 }
 
 }  // namespace fullshard::config

@@ -11,25 +11,60 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
 namespace fullshard::config {
 namespace {
 
+/// Names without their section.
+std::vector<std::string> short_names(const std::vector<Key>& keys) {
+    std::vector<std::string> names;
+    for (const Key& key : keys) names.push_back(key.name.substr(key.name.rfind('.') + 1));
+    return names;
+}
+
+std::string remedy_in_list(const Section& list, std::string_view name) {
+    const std::size_t dot = name.rfind('.');
+    const std::size_t begin = list.prefix().size();
+    if (dot < begin) {
+        return fmt::format("write {}.KEY with a name of your choice for {}", list.name,
+                           kEntryPlaceholder);
+    }
+    const std::string_view entry = name.substr(begin, dot - begin);
+    if (!is_entry_name(entry)) {
+        return fmt::format("use letters, digits, '_' and '-' for {} in {}", kEntryPlaceholder,
+                           list.name);
+    }
+    const std::string_view section = name.substr(0, dot);
+    const std::vector<std::string> names = short_names(list.keys);
+    const std::string guess = nearest(name.substr(dot + 1), names);
+    if (!guess.empty()) return fmt::format("did you mean {}.{}?", section, guess);
+    return fmt::format("[{}] has {}", section, fmt::join(names, ", "));
+}
+
+/// What the user of a mistyped list (`optimizer.gruop.head.lr`) meant as its entry's name.
+std::string_view likely_entry(std::string_view name) {
+    const auto depth = [](std::string_view text) { return std::ranges::count(text, '.'); };
+    const bool deep_enough = std::ranges::any_of(key_table(), [&](const Section& section) {
+        return section.is_list() && depth(section.keys.front().name) == depth(name);
+    });
+    const std::string_view section = name.substr(0, name.rfind('.'));
+    const std::string_view entry = section.substr(section.rfind('.') + 1);
+    return deep_enough && is_entry_name(entry) ? entry : kEntryPlaceholder;
+}
+
 std::string remedy_for_unknown_key(std::string_view name) {
-    const std::string guess = nearest_key(name, key_names());
+    if (const Section* list = find_list(name)) return remedy_in_list(*list, name);
+    const std::string guess = nearest_key(name, key_names(likely_entry(name)));
     if (!guess.empty()) return fmt::format("did you mean {}?", guess);
     const std::string_view section_name = name.substr(0, name.find('.'));
     std::vector<std::string_view> sections;
     for (const Section& section : key_table()) {
         sections.push_back(section.name);
         if (section.name != section_name) continue;
-        std::vector<std::string_view> keys;
-        for (const Key& key : section.keys) {
-            keys.push_back(std::string_view(key.name).substr(section.name.size() + 1));
-        }
-        return fmt::format("[{}] has {}", section.name, fmt::join(keys, ", "));
+        return fmt::format("[{}] has {}", section.name, fmt::join(short_names(section.keys), ", "));
     }
     return fmt::format("sections are {}", fmt::join(sections, ", "));
 }
@@ -44,8 +79,8 @@ class Builder {
     void apply(const Assignment& assignment) {
         const auto& [name, value, origin, line] = assignment;
         const std::string shown = fmt::format("{} = {}", name, value);
-        const Key* key = find_key(name);
-        if (key == nullptr) {
+        const std::optional<Key> key = find_key(name);
+        if (!key) {
             mistakes_.push_back({origin, shown, "unknown key", remedy_for_unknown_key(name), line});
             return;
         }
@@ -73,8 +108,8 @@ class Builder {
     Deck finish() {
         for (const Contradiction& contradiction : contradictions(deck_)) {
             const auto& keys = contradiction.keys;
-            const bool doubtful =
-                std::ranges::any_of(keys, [&](auto name) { return doubtful_.contains(name); });
+            const bool doubtful = std::ranges::any_of(
+                keys, [&](const auto& name) { return doubtful_.contains(name); });
             if (!doubtful) report(contradiction);
         }
         if (!mistakes_.empty()) fail();
@@ -84,7 +119,7 @@ class Builder {
   private:
     void report(const Contradiction& contradiction) {
         std::vector<std::string> values;
-        for (const std::string_view name : contradiction.keys) {
+        for (const std::string& name : contradiction.keys) {
             const std::string value = find_key(name)->text(deck_);
             values.push_back(fmt::format("{} = {} ({})", name, value.empty() ? "nothing" : value,
                                          origin_of(deck_, name)));

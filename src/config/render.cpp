@@ -30,6 +30,8 @@ How a deck is read:
 - `#` starts a comment, at the start of a line or behind a value, also between quotes.
 - A value may stand in single or double quotes, which are dropped; only spaces at its ends need
   them.
+- `[optimizer.group.NAME]` is a list: as many such sections as wanted, each with a name of the
+  user's choice for NAME, of letters, digits, `_` and `-`. Their order counts.
 - Numbers are plain decimal (`1000`, `0.001`, `1e-3`), without unit. Integers have digits only.
 - A key is set once in a deck. The command line overrides the deck, as `--section.key value` or
   `--section.key=value`, and the last of equal keys there wins. Keys are never abbreviated.
@@ -80,7 +82,7 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t width
 
 std::string effective_deck(const Deck& deck) {
     std::string result = "# Effective deck: every key, its value, and where the value came from.\n";
-    for (const Section& section : key_table()) {
+    for (const Section& section : sections_of(deck)) {
         result += fmt::format("\n[{}]\n", section.name);
         for (const Key& key : section.keys) {
             const std::string assignment =
@@ -94,16 +96,20 @@ std::string effective_deck(const Deck& deck) {
 
 std::string list_keys() {
     constexpr std::size_t kIndent = 6;
-    constexpr std::size_t kWidth = 100;
+    constexpr std::size_t kWidth = 100;       // of sentences
+    constexpr std::size_t kFactsWidth = 140;  // of a key's line of facts
     std::string result;
     for (const Section& section : key_table()) {
-        result +=
-            fmt::format("{}[{}] {}\n", result.empty() ? "" : "\n", section.name, section.meaning);
+        if (!result.empty()) result += '\n';
+        result += wrapped(fmt::format("[{}] {}", section.name, section.meaning), 0, kWidth);
         for (const Key& key : section.keys) {
-            std::string facts = key.type;
-            if (!key.unit.empty()) facts += ", " + key.unit;
-            result += fmt::format("  {:<26}  {:<20}  default {:<18}  {}\n", key.name, facts,
-                                  or_dash(default_text(key)), key.allowed);
+            std::string type = key.type;
+            if (!key.unit.empty()) type += ", " + key.unit;
+            const std::string facts = fmt::format("  {:<33}  {:<18}  default {:<18}  ", key.name,
+                                                  type, or_dash(default_text(key)));
+            result += facts.size() + key.allowed.size() <= kFactsWidth
+                          ? facts + key.allowed + "\n"
+                          : facts + "one of\n" + wrapped(key.allowed, kIndent, kWidth);
             result += wrapped(key.meaning, kIndent, kWidth);
         }
     }

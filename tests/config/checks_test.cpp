@@ -11,11 +11,10 @@ namespace {
 
 TEST(Contradictions, DefaultsHaveNone) {
     EXPECT_TRUE(contradictions(Deck{}).empty());
-    EXPECT_TRUE(warnings(Deck{}).empty());
 }
 
 TEST(Contradictions, EachIsFoundAloneWithItsKeys) {
-    const std::vector<std::pair<std::function<void(Deck&)>, std::vector<std::string_view>>> cases{
+    const std::vector<std::pair<std::function<void(Deck&)>, std::vector<std::string>>> cases{
         {[](Deck& d) { d.model.num_heads = 3; }, {"model.d_model", "model.num_heads"}},
         {[](Deck& d) { d.data.source = Source::kText; }, {"data.source", "data.path"}},
         {[](Deck& d) {
@@ -40,6 +39,38 @@ TEST(Contradictions, EachIsFoundAloneWithItsKeys) {
              d.comm.node_shared = false;
          },
          {"shard.store", "comm.node_shared"}},
+        {[](Deck& d) { d.model.family = Family::kTorchScript; }, {"model.family", "model.path"}},
+        {[](Deck& d) { d.train.stop_at_step = 101; }, {"train.stop_at_step", "train.steps"}},
+        {[](Deck& d) {
+             d.optimizer.clip_norm = 1.0;
+             d.optimizer.clip_value = 1.0;
+         },
+         {"optimizer.clip_norm", "optimizer.clip_value"}},
+        {[](Deck& d) { d.optimizer.groups = {{.name = "a"}}; }, {"optimizer.group.a.parameters"}},
+        {[](Deck& d) {
+             d.optimizer.lr = 0.0;
+             d.optimizer.groups = {{.name = "a", .patterns = {"*"}, .lr = 1.0}};
+         },
+         {"optimizer.group.a.lr", "optimizer.lr"}},
+        {[](Deck& d) {
+             d.shard.strategy = Strategy::kNoShard;
+             d.shard.group_size = 2;
+         },
+         {"shard.strategy", "shard.group_size"}},
+        {[](Deck& d) { d.shard.slots = 1; }, {"shard.slots", "shard.prefetch"}},
+        {[](Deck& d) {
+             d.shard.group_size = 6;
+             d.shard.reshard_after_forward = {ReshardAfterForward::Kind::kGroup, 4};
+         },
+         {"shard.reshard_after_forward", "shard.group_size"}},
+        {[](Deck& d) { d.reduce.accumulation = Accumulation::kUnsharded; },
+         {"reduce.accumulation", "reduce.order"}},
+        {[](Deck& d) {
+             d.precision.param = DType::kFloat16;
+             d.precision.initial_scale = 1.0;
+             d.precision.min_scale = 2.0;
+         },
+         {"precision.initial_scale", "precision.min_scale"}},
         {[](Deck& d) { d.fault.throw_at_step = 101; }, {"fault.throw_at_step", "train.steps"}},
     };
     for (const auto& [change, keys] : cases) {
@@ -71,30 +102,82 @@ TEST(Contradictions, AreNotJudgedOnValuesThatWereRefused) {
     EXPECT_TRUE(contains(error, "one mistake")) << error;
 }
 
-TEST(Warnings, BidirectionalAttentionReadsTheAnswer) {
-    for (const Targets targets : {Targets::kNext, Targets::kRolled}) {
-        Deck deck;
-        deck.model.attention = Attention::kBidirectional;
-        deck.data.targets = targets;
-        ASSERT_EQ(warnings(deck).size(), 1u);
-        EXPECT_TRUE(contains(warnings(deck).front(), "model.attention = bidirectional"));
+/// Whether the deck contradicts itself.
+bool contradicts(const std::function<void(Deck&)>& change) {
+    Deck deck;
+    change(deck);
+    return !contradictions(deck).empty();
+}
+
+TEST(Contradictions, OnlyTheBuiltInModelHasHeads) {
+    for (const Family family : {Family::kTorchScript, Family::kCustom}) {
+        EXPECT_FALSE(contradicts([&](Deck& d) {
+            d.model.family = family;
+            d.model.path = {"a.pt"};
+            d.model.num_heads = 3;
+        }));
     }
 }
 
-TEST(Warnings, RolledTargetsOnText) {
-    Deck deck;
-    deck.data.targets = Targets::kRolled;
-    EXPECT_TRUE(warnings(deck).empty());
-    deck.data.source = Source::kText;
-    EXPECT_EQ(warnings(deck).size(), 1u);
+// Parameters that a strategy keeps whole cannot be given up after forward; the others can be kept.
+TEST(Contradictions, ReshardingIsForStrategiesThatGiveUpParameters) {
+    using Kind = ReshardAfterForward::Kind;
+    const auto judged = [](Strategy strategy, ReshardAfterForward reshard) {
+        return contradicts([&](Deck& d) {
+            d.shard.strategy = strategy;
+            d.shard.reshard_after_forward = reshard;
+        });
+    };
+    for (const Strategy strategy : {Strategy::kFullShard, Strategy::kHybridShard}) {
+        for (const Kind kind : {Kind::kAuto, Kind::kYes, Kind::kNo}) {
+            EXPECT_FALSE(judged(strategy, {kind}));
+        }
+        EXPECT_FALSE(judged(strategy, {Kind::kGroup, 2}));
+    }
+    for (const Strategy strategy : {Strategy::kNoShard, Strategy::kZero1, Strategy::kShardGradOp,
+                                    Strategy::kHybridShardZero2}) {
+        EXPECT_FALSE(judged(strategy, {Kind::kAuto}));
+        EXPECT_FALSE(judged(strategy, {Kind::kNo}));
+        EXPECT_TRUE(judged(strategy, {Kind::kYes}));
+        EXPECT_TRUE(judged(strategy, {Kind::kGroup, 2}));
+    }
+    EXPECT_TRUE(contains(error_of("[shard]\nstrategy = hybrid_shard_zero2\n"
+                                  "reshard_after_forward = on\n"),
+                         "set shard.strategy = hybrid_shard, or"));
+    EXPECT_TRUE(contains(error_of("[shard]\nstrategy = zero1\nreshard_after_forward = on\n"),
+                         "set shard.strategy = full_shard, or"));
 }
 
-TEST(Warnings, FaultsAreAnnounced) {
-    const Deck deck = parsed("[fault]\nthrow_at_step = 3\nrank = 1\ndelay_us = 50\npoison = on\n");
-    const auto lines = warnings(deck);
-    ASSERT_EQ(lines.size(), 3u);
-    for (const std::string& line : lines) EXPECT_TRUE(line.starts_with("FAULT INJECTION")) << line;
-    EXPECT_TRUE(contains(lines[0], "rank 1 will throw in step 3"));
+TEST(Contradictions, WhatLooksLikeOneButHolds) {
+    EXPECT_FALSE(contradicts([](Deck& d) {
+        d.shard.slots = 1;
+        d.shard.prefetch = Prefetch::kOff;
+    }));
+    EXPECT_FALSE(contradicts([](Deck& d) {
+        d.shard.slots = 1;
+        d.shard.store = Store::kResident;
+    }));
+    EXPECT_FALSE(contradicts([](Deck& d) {
+        d.shard.slots = 1;
+        d.shard.strategy = Strategy::kNoShard;
+    }));
+    EXPECT_FALSE(contradicts([](Deck& d) {
+        d.shard.strategy = Strategy::kNoShard;
+        d.shard.group_size = 1;
+    }));
+    EXPECT_FALSE(contradicts([](Deck& d) {
+        d.shard.group_size = 6;
+        d.shard.reshard_after_forward = {ReshardAfterForward::Kind::kGroup, 3};
+    }));
+    EXPECT_FALSE(contradicts([](Deck& d) {
+        d.reduce.order = ReduceOrder::kFast;
+        d.reduce.accumulation = Accumulation::kUnsharded;
+    }));
+    EXPECT_FALSE(contradicts([](Deck& d) { d.precision.min_scale = 0x1p20; }));
+    EXPECT_FALSE(contradicts([](Deck& d) {
+        d.optimizer.lr = 0.0;
+        d.optimizer.groups = {{.name = "a", .patterns = {"*"}, .lr = 0.0}};
+    }));
 }
 
 }  // namespace

@@ -30,6 +30,11 @@ TEST(NearestKey, WrongOrMissingSection) {
     const auto names = key_names();
     EXPECT_EQ(nearest_key("lr", names), "optimizer.lr");
     EXPECT_EQ(nearest_key("train.lr", names), "optimizer.lr");
+    EXPECT_EQ(nearest_key("optimizer.frozen", names), "optimizer.group.NAME.frozen");
+}
+
+TEST(NearestKey, ATypingMistakeIsLikelierThanTheWrongSection) {
+    EXPECT_EQ(nearest_key("optimizer.gruop.NAME.lr", key_names()), "optimizer.group.NAME.lr");
 }
 
 TEST(NearestKey, NothingNear) {

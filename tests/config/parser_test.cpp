@@ -80,7 +80,8 @@ TEST(Parse, KeysAreNotAbbreviated) {
 }
 
 TEST(Parse, UnknownKeysWithoutNeighbourListWhatExists) {
-    EXPECT_TRUE(contains(error_of("[reduce]\nalgorithm = x\n"), "[reduce] has order"));
+    EXPECT_TRUE(
+        contains(error_of("[reduce]\nalgorithm = x\n"), "[reduce] has order, accumulation"));
     EXPECT_TRUE(contains(error_of("[profiler]\ninterval = 3\n"), "sections are run, model, data,"));
 }
 
@@ -125,6 +126,59 @@ TEST(Parse, AllMistakesAtOnce) {
         "  contradiction: data.source = text (command line), data.path = nothing (default): a text "
         "source needs a file or folder; set data.path, or data.source = synthetic\n"
         "fullshard --list-keys prints every key with type, range and meaning");
+}
+
+TEST(Parse, PowersOfTwo) {
+    const auto error = [](const char* value) {
+        return error_of("", {"--precision.initial_scale", value});
+    };
+    EXPECT_TRUE(contains(error("1000"), "not a power of two")) << error("1000");
+    EXPECT_TRUE(contains(error("1000"), "write 512 or 1024")) << error("1000");
+    EXPECT_TRUE(contains(error("0"), "out of range"));
+    EXPECT_TRUE(contains(error("-2"), "out of range"));
+    EXPECT_TRUE(contains(error("1e300"), "the nearest allowed value is 4294967296"));
+    EXPECT_TRUE(contains(error("2^16"), "not a finite number"));
+    EXPECT_EQ(parsed("", {"--precision.initial_scale", "4294967296"}).precision.initial_scale,
+              0x1p32);
+    EXPECT_EQ(parsed("", {"--precision.min_scale", "0.25"}).precision.min_scale, 0.25);
+    EXPECT_EQ(parsed("", {"--precision.loss_scale", "0"}).precision.loss_scale, 0.0);
+    EXPECT_TRUE(contains(error_of("", {"--precision.loss_scale", "3"}), "write 2 or 4"));
+}
+
+TEST(Parse, ReshardAfterForward) {
+    using Kind = ReshardAfterForward::Kind;
+    const auto value = [](const char* text) {
+        return parsed("", {"--shard.reshard_after_forward", text}).shard.reshard_after_forward;
+    };
+    EXPECT_EQ(value("auto"), ReshardAfterForward{});
+    EXPECT_EQ(value("on"), (ReshardAfterForward{Kind::kYes}));
+    EXPECT_EQ(value("true"), (ReshardAfterForward{Kind::kYes}));
+    EXPECT_EQ(value("off"), (ReshardAfterForward{Kind::kNo}));
+    EXPECT_EQ(value("8"), (ReshardAfterForward{Kind::kGroup, 8}));
+    // As numbers of ranks these would be legal elsewhere, as booleans too: too easily confused.
+    for (const char* refused : {"0", "1", "-2"}) {
+        EXPECT_TRUE(contains(error_of("", {"--shard.reshard_after_forward", refused}),
+                             "write off to keep them whole, on to give them up"))
+            << refused;
+    }
+    EXPECT_TRUE(contains(error_of("", {"--shard.reshard_after_forward", "node"}),
+                         "write auto, on, off, or a whole number"));
+}
+
+TEST(Parse, ListsOfFiles) {
+    const auto path = [](const char* text) {
+        return parsed("[model]\nfamily = torchscript\npath = " + std::string(text)).model.path;
+    };
+    EXPECT_EQ(path("a.pt"), (std::vector<std::filesystem::path>{"a.pt"}));
+    EXPECT_EQ(path("a b/c.pt ,d.pt,  e"),
+              (std::vector<std::filesystem::path>{"a b/c.pt", "d.pt", "e"}));
+    EXPECT_EQ(path("\"a.pt, b.pt\""), (std::vector<std::filesystem::path>{"a.pt", "b.pt"}));
+    const auto error = [](const char* text) { return error_of("", {"--model.path", text}); };
+    for (const char* hole : {"a,,b", "a,", ",", ",a", "a, ,b"}) {
+        EXPECT_TRUE(contains(error(hole), "nothing before or after a comma")) << hole;
+    }
+    EXPECT_TRUE(contains(error("'a', 'b'"), "quotes inside a list"));
+    EXPECT_TRUE(contains(error("a, b#c"), "no deck can hold"));
 }
 
 TEST(Parse, ADecksNameCannotBreakTheEffectiveDeck) {

@@ -32,6 +32,8 @@ TEST(EffectiveDeck, EveryKeyComesBack) {
                   .norm_first = true,
                   .attention = Attention::kBidirectional,
                   .positions = Positions::kLearned,
+                  .tie_embeddings = true,
+                  .path = {"a b.pt", "c.pt"},
                   .init_from = "weights.h5"};
     deck.data = {.source = Source::kText,
                  .path = "some/file",
@@ -47,20 +49,50 @@ TEST(EffectiveDeck, EveryKeyComesBack) {
                   .log_every = 4,
                   .eval_every = 6,
                   .eval_max_sequences = 8,
-                  .stop_at_step = 11};
+                  .stop_at_step = 11,
+                  .on_nonfinite = OnNonfinite::kSkip,
+                  .activation_checkpointing = 2};
     deck.optimizer = {.lr = 0.1f,  // a float's value has 17 digits as a double
                       .beta1 = std::nextafter(1.0, 0.0),
                       .beta2 = 0.95,
                       .eps = std::numeric_limits<double>::denorm_min(),
-                      .weight_decay = std::numeric_limits<double>::max()};
+                      .weight_decay = std::numeric_limits<double>::max(),
+                      .clip_norm = 1.0 / 3.0};
     deck.schedule = {.kind = ScheduleKind::kCosine, .warmup_steps = 2, .min_lr_ratio = 1e-17};
-    deck.shard = {.strategy = Strategy::kNoShard, .store = Store::kSlotted, .slots = 3};
+    deck.shard = {.strategy = Strategy::kHybridShard,
+                  .group_size = 4,
+                  .wrap_policy = WrapPolicy::kSize,
+                  .min_num_params = 77,
+                  .reshard_after_forward = {ReshardAfterForward::Kind::kGroup, 2},
+                  .prefetch = Prefetch::kBackwardPost,
+                  .store = Store::kSlotted,
+                  .slots = 3};
+    deck.reduce = {.order = ReduceOrder::kFast, .accumulation = Accumulation::kUnsharded};
+    deck.precision = {.param = DType::kFloat16,
+                      .reduce = DType::kBFloat16,
+                      .buffer = DType::kFloat16,
+                      .loss_scale = 0x1p-24,
+                      .initial_scale = 0x1p32,
+                      .scale_window = 5,
+                      .scale_hysteresis = 3,
+                      .min_scale = 0.25};
     deck.topology = {.ranks_per_node = 2};
     deck.comm = {.node_shared = false, .timeout_s = 0.5};
     deck.checkpoint = {.every = 3, .keep_last = 0, .resume = "some/run"};
     deck.kernels = {.threads = 3};
     deck.fault = {.throw_at_step = 5, .rank = 1, .delay_us = 10, .poison = true};
     EXPECT_EQ(round_trip(deck), deck) << effective_deck(deck);
+}
+
+TEST(EffectiveDeck, EveryReshardingComesBack) {
+    using Kind = ReshardAfterForward::Kind;
+    for (const ReshardAfterForward value :
+         {ReshardAfterForward{}, ReshardAfterForward{Kind::kYes}, ReshardAfterForward{Kind::kNo},
+          ReshardAfterForward{Kind::kGroup, 16}}) {
+        Deck deck;
+        deck.shard.reshard_after_forward = value;
+        EXPECT_EQ(round_trip(deck), deck) << effective_deck(deck);
+    }
 }
 
 TEST(EffectiveDeck, PathsWithSpacesAndQuotesComeBack) {

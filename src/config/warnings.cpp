@@ -1,0 +1,156 @@
+#include "config/checks.h"
+#include "config/key_table.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fullshard::config {
+namespace {
+
+void add_rarely_meant(const Deck& deck, std::vector<std::string>& result) {
+    if (deck.model.family == Family::kSimpleTransformer &&
+        deck.model.attention == Attention::kBidirectional) {
+        result.push_back(
+            "model.attention = bidirectional with shifted targets: every position sees the token "
+            "it is to predict, so the loss falls without the model learning to predict; set "
+            "model.attention = causal");
+    }
+    if (deck.data.source == Source::kText && deck.data.targets == Targets::kRolled) {
+        result.push_back(
+            "data.targets = rolled on text: the last position of a sequence is to predict the "
+            "sequence's first token, not the one that follows in the text; set data.targets = "
+            "next");
+    }
+    if (deck.precision.reduce == DType::kFloat16 && deck.precision.param != DType::kFloat16) {
+        result.push_back(fmt::format(
+            "precision.reduce = fp16 with precision.param = {}: gradients are summed in fp16 "
+            "without a loss scale, so those below 6e-8 vanish and those above 65504 overflow; set "
+            "precision.reduce = bf16 or fp32",
+            name_of(deck.precision.param)));
+    }
+}
+
+/// Finds keys that differ from their defaults though nothing reads them. A key that is set to its
+/// default is passed over: an effective deck sets every key.
+class IdleKeys {
+  public:
+    IdleKeys(const Deck& deck, std::vector<std::string>& result) : deck_(deck), result_(result) {}
+
+    void report(const std::vector<std::string>& keys, std::string_view because) {
+        for (const std::string& name : keys) {
+            const std::optional<Key> key = find_key(name);
+            const std::string value = key->text(deck_);
+            if (value == default_text(*key)) continue;
+            result_.push_back(fmt::format("{} = {} ({}) has no effect: {}", name, value,
+                                          origin_of(deck_, name), because));
+        }
+    }
+
+  private:
+    const Deck& deck_;
+    std::vector<std::string>& result_;
+};
+
+void add_idle_model_keys(const Deck& deck, IdleKeys& idle) {
+    if (deck.model.family == Family::kSimpleTransformer) {
+        idle.report({"model.path"}, "it is read for model.family = torchscript");
+        idle.report({"precision.buffer"}, "model.family = simple_transformer has no buffers");
+    }
+    if (deck.model.family == Family::kTorchScript) {
+        idle.report({"model.d_model", "model.num_heads", "model.num_layers", "model.d_ff",
+                     "model.dropout", "model.activation", "model.norm_first", "model.attention",
+                     "model.positions", "model.tie_embeddings"},
+                    "model.family = torchscript takes the model from its files");
+    }
+}
+
+void add_idle_data_keys(const Deck& deck, IdleKeys& idle) {
+    if (deck.data.source == Source::kSynthetic) {
+        idle.report({"data.path"}, "data.source = synthetic reads no files");
+    } else {
+        idle.report({"data.synthetic_sequences"}, "data.source = text has its own size");
+    }
+    if (deck.data.validation_fraction == 0.0) {
+        idle.report({"train.eval_max_sequences"}, "data.validation_fraction = 0 holds nothing out");
+    }
+}
+
+void add_idle_training_keys(const Deck& deck, IdleKeys& idle) {
+    if (deck.schedule.kind == ScheduleKind::kConstant) {
+        idle.report({"schedule.min_lr_ratio"}, "schedule.kind = constant has no decay");
+    }
+    for (const ParameterGroup& group : deck.optimizer.groups) {
+        if (!group.frozen) continue;
+        const std::string section = "optimizer.group." + group.name;
+        idle.report({section + ".lr", section + ".weight_decay"},
+                    fmt::format("{}.frozen = on leaves the parameters as they are", section));
+    }
+    if (deck.precision.param != DType::kFloat16) {
+        idle.report({"precision.loss_scale", "precision.initial_scale", "precision.scale_window",
+                     "precision.scale_hysteresis", "precision.min_scale"},
+                    "losses are scaled for precision.param = fp16 only");
+    } else if (deck.precision.loss_scale > 0.0) {
+        idle.report({"precision.initial_scale", "precision.scale_window",
+                     "precision.scale_hysteresis", "precision.min_scale"},
+                    "precision.loss_scale is fixed; 0 makes it dynamic");
+    } else {
+        idle.report({"train.on_nonfinite"}, "dynamic loss scaling skips such steps by itself");
+    }
+}
+
+void add_idle_sharding_keys(const Deck& deck, IdleKeys& idle) {
+    const Shard& shard = deck.shard;
+    if (shard.wrap_policy != WrapPolicy::kSize) {
+        idle.report({"shard.min_num_params"}, "it is read for shard.wrap_policy = size");
+    }
+    if (shard.strategy == Strategy::kNoShard) {
+        idle.report({"shard.store", "shard.slots", "shard.prefetch", "shard.reshard_after_forward"},
+                    "shard.strategy = no_shard keeps whole parameters on every rank");
+    } else if (shard.store == Store::kResident) {
+        idle.report({"shard.prefetch", "shard.reshard_after_forward"},
+                    "shard.store = resident holds every unit whole, once a node");
+    }
+}
+
+void add_faults(const Fault& fault, std::vector<std::string>& result) {
+    if (fault.throw_at_step > 0) {
+        result.push_back(
+            fmt::format("FAULT INJECTION: rank {} will throw in step {} "
+                        "(fault.throw_at_step, fault.rank)",
+                        fault.rank, fault.throw_at_step));
+    }
+    if (fault.delay_us > 0) {
+        result.push_back(
+            fmt::format("FAULT INJECTION: ranks are delayed by up to {} us at "
+                        "synchronisation points (fault.delay_us); times mean nothing",
+                        fault.delay_us));
+    }
+    if (fault.poison) {
+        result.push_back(
+            "FAULT INJECTION: slots are filled with NaN between uses (fault.poison); times mean "
+            "nothing");
+    }
+}
+
+}  // namespace
+
+std::vector<std::string> warnings(const Deck& deck) {
+    std::vector<std::string> result;
+    add_rarely_meant(deck, result);
+    IdleKeys idle(deck, result);
+    add_idle_model_keys(deck, idle);
+    add_idle_data_keys(deck, idle);
+    add_idle_training_keys(deck, idle);
+    add_idle_sharding_keys(deck, idle);
+    if (deck.fault.throw_at_step == 0) {
+        idle.report({"fault.rank"}, "fault.throw_at_step = 0 makes no rank throw");
+    }
+    add_faults(deck.fault, result);
+    return result;
+}
+
+}  // namespace fullshard::config
