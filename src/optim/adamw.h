@@ -2,25 +2,49 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 namespace fullshard::optim {
 
+/// What differs from parameter to parameter.
+struct ParameterSettings {
+    double lr_factor = 1;     ///< multiplies the step's learning rate
+    double weight_decay = 0;  ///< decoupled: the parameter shrinks by lr * lr_factor * weight_decay
+
+    friend bool operator==(const ParameterSettings&, const ParameterSettings&) = default;
+};
+
 struct AdamWOptions {
     double beta1 = 0.9;
     double beta2 = 0.999;
     double eps = 1e-8;
-    double weight_decay = 0.01;  ///< decoupled; applies to ranges with `decay`
+    double weight_decay =
+        0.01;  ///< of the decay class, for default_settings(): steps follow ranges
+
+    /// The settings of a parameter that no group of its own changes. Norms and biases do not decay.
+    constexpr ParameterSettings default_settings(bool decay) const {
+        return {1, decay ? weight_decay : 0};
+    }
 };
 
-/// Elements [begin, end) of a shard with one decay class. What no range covers is padding.
+/// Elements [begin, end) of a shard with equal settings. What no range covers is not trained:
+/// padding, and frozen parameters.
 struct ShardRange {
     std::int64_t begin = 0;
     std::int64_t end = 0;
-    bool decay = true;  ///< false for norms and biases
+    ParameterSettings settings;
 
     friend bool operator==(const ShardRange&, const ShardRange&) = default;
+};
+
+/// What is done to gradients on their way into the moments: multiplied by `factor` (clip
+/// coefficient over loss scale), then clamped to [-clip_value, clip_value]. The default changes no
+/// bit.
+struct GradientTreatment {
+    double factor = 1;
+    double clip_value = std::numeric_limits<double>::infinity();
 };
 
 /// This rank's shard of one unit: master parameters, fp32, and the ranges to update. The memory
@@ -36,8 +60,9 @@ struct OptimizerShard {
 ///     optimizer.begin_step();
 ///     for (unit : any order) optimizer.step(unit, gradient(unit), lr);
 ///
-/// The moments are allocated by the constructor; steps allocate nothing. Padding is neither read
-/// nor written, in parameters, gradients and moments alike.
+/// The moments are allocated by the constructor; steps allocate nothing. What no range covers is
+/// neither read nor written, in parameters, gradients and moments alike. Moments end where the last
+/// range ends: trainable parameters come first in a unit, so frozen ones behind them cost nothing.
 class AdamW {
   public:
     /// Throws LogicError where a range leaves its shard or overlaps another one.
@@ -50,19 +75,22 @@ class AdamW {
     void restore_step_count(std::int64_t count) { step_count_ = count; }
 
     /// Updates one unit's parameters and moments with the shard of its gradient, as long as the
-    /// parameter shard. Each unit at most once a step (LogicError).
-    void step(std::int64_t unit, std::span<const float> gradient, double lr);
+    /// parameter shard, at the learning rate `lr` times the factor of each range. Each unit at most
+    /// once a step (LogicError).
+    void step(std::int64_t unit, std::span<const float> gradient, double lr,
+              const GradientTreatment& treatment = {});
 
     /// Optimizer steps begun so far.
     std::int64_t step_count() const { return step_count_; }
     std::int64_t unit_count() const { return static_cast<std::int64_t>(units_.size()); }
 
-    /// Exponential averages of gradients and of their squares, indexed like the parameter shard.
-    /// They start as zeros; elements of padding stay zero.
+    /// Exponential averages of gradients and of their squares, indexed like the parameter shard, up
+    /// to the end of its last range (empty without ranges). They start as zeros; elements that no
+    /// range covers stay zero.
     std::span<float> first_moment(std::int64_t unit) { return units_.at(unit).first_moment; }
     std::span<float> second_moment(std::int64_t unit) { return units_.at(unit).second_moment; }
 
-    /// Bytes of the moments of a shard of `elements`, for the memory plan.
+    /// Bytes of moments of `elements` elements, for the memory plan.
     static constexpr std::int64_t state_bytes(std::int64_t elements) {
         return 2 * elements * static_cast<std::int64_t>(sizeof(float));
     }
