@@ -8,26 +8,23 @@
 #include <numeric>
 
 namespace fullshard::spec {
-namespace {
-
-template <typename Part>
-std::int64_t total_numel(const std::vector<Part>& parts) {
-    return std::transform_reduce(parts.begin(), parts.end(), std::int64_t{0}, std::plus<>(),
-                                 [](const Part& part) { return part.numel(); });
-}
-
-}  // namespace
 
 std::int64_t ParameterSpec::numel() const {
     return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 std::int64_t StageSpec::numel() const {
-    return total_numel(parameters);
+    std::int64_t sum = 0;
+    for (const ParameterSpec& parameter : parameters) {
+        if (parameter.tied_to.empty()) sum += parameter.numel();
+    }
+    return sum;
 }
 
 std::int64_t ModelSpec::numel() const {
-    return total_numel(stages);
+    std::int64_t sum = 0;
+    for (const StageSpec& stage : stages) sum += stage.numel();
+    return sum;
 }
 
 void initialize(const ParameterSpec& parameter, std::uint64_t seed, std::int64_t first,
@@ -53,8 +50,10 @@ void initialize(const ParameterSpec& parameter, std::uint64_t seed, std::int64_t
         case InitRule::Kind::kNormal:
             fill([&](std::uint64_t element) { return stream.normal(element); });
             return;
+        case InitRule::Kind::kModule:
+            break;  // only the stage's module knows
     }
-    throw LogicError("unknown initialisation rule of " + parameter.name);
+    throw LogicError("no rule gives the initial values of " + parameter.name);
 }
 
 }  // namespace fullshard::spec

@@ -18,6 +18,7 @@ struct InitRule {
         kConstant,  ///< every element is `scale`
         kUniform,   ///< uniform in [-scale, scale)
         kNormal,    ///< normal with mean 0 and standard deviation `scale`
+        kModule,    ///< what the stage's own module says (models that are built from user code)
     };
     Kind kind = Kind::kConstant;
     double scale = 0.0;
@@ -29,23 +30,29 @@ struct ParameterSpec {
     DecayClass decay = DecayClass::kDecay;
     InitRule init;
     bool trainable = true;
+    /// Full name of the parameter of an earlier stage that this one is: same shape, same memory,
+    /// one gradient. Empty: a parameter of its own. `decay`, `init` and `trainable` are the
+    /// other's.
+    std::string tied_to = {};
 
     std::int64_t numel() const;
 };
 
-/// A module that is run as a whole; stages are executed in order.
+/// A module that is run as a whole; stages are executed in order. A module that is used twice is
+/// two stages, all parameters of the second one tied to those of the first.
 struct StageSpec {
     std::string name;
     std::vector<ParameterSpec> parameters;
+    bool block = false;  ///< one of the repeated blocks, which activation checkpointing counts
 
-    std::int64_t numel() const;
+    std::int64_t numel() const;  ///< without tied parameters
 };
 
 struct ModelSpec {
     std::string family;
     std::vector<StageSpec> stages;
 
-    std::int64_t numel() const;
+    std::int64_t numel() const;  ///< tied parameters count once
 };
 
 /// Writes elements [first, first + out.size()) of the parameter's initial value, row-major.

@@ -44,13 +44,17 @@ InitRule xavier_uniform(std::int64_t fan_in, std::int64_t fan_out) {
     return uniform(std::sqrt(6.0 / static_cast<double>(fan_in + fan_out)));
 }
 
-/// nn.Embedding draws from N(0, 1). Positions are added to token embeddings: at equal variance they
-/// would hide half of the tokens' signal from the first step on, so they start with the deviation
-/// that GPT-2 and BERT use.
+/// nn.Embedding draws from N(0, 1).
+InitRule embedding_init() {
+    return normal(1.0);
+}
+
+/// Positions are added to token embeddings: at equal variance they would hide half of the tokens'
+/// signal from the first step on, so they start with the deviation that GPT-2 and BERT use.
 StageSpec embedding_stage(const SimpleTransformer& model) {
     StageSpec stage{"embedding", {}};
     stage.parameters.push_back(
-        matrix("embedding.weight", model.vocab_size, model.d_model, normal(1.0)));
+        matrix("embedding.weight", model.vocab_size, model.d_model, embedding_init()));
     if (model.max_positions > 0)
         stage.parameters.push_back(
             matrix("position.weight", model.max_positions, model.d_model, normal(0.02)));
@@ -77,13 +81,19 @@ StageSpec encoder_layer_stage(const SimpleTransformer& model, std::int64_t index
                 vector(name + ".norm1.bias", d, constant(0.0)),
                 vector(name + ".norm2.weight", d, constant(1.0)),
                 vector(name + ".norm2.bias", d, constant(0.0)),
-            }};
+            },
+            /*block=*/true};
 }
 
 StageSpec head_stage(const SimpleTransformer& model) {
+    ParameterSpec weight =
+        matrix("head.weight", model.vocab_size, model.d_model, linear_init(model.d_model));
+    if (model.tie_embeddings) {
+        weight.tied_to = "embedding.weight";
+        weight.init = embedding_init();
+    }
     return {"head",
-            {matrix("head.weight", model.vocab_size, model.d_model, linear_init(model.d_model)),
-             vector("head.bias", model.vocab_size, linear_init(model.d_model))}};
+            {std::move(weight), vector("head.bias", model.vocab_size, linear_init(model.d_model))}};
 }
 
 void require_valid(const SimpleTransformer& model) {

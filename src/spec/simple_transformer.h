@@ -22,6 +22,7 @@ struct SimpleTransformer {
     Activation activation = Activation::kRelu;
     bool norm_first = false;  ///< pre-norm instead of post-norm
     bool causal = true;
+    bool tie_embeddings = false;  ///< the head's weight is the embedding's
 };
 
 /// Stages `embedding`, `layers.0` ... `layers.N-1`, `head`. Parameter names, shapes and initial
@@ -29,8 +30,9 @@ struct SimpleTransformer {
 /// `position` (nn.Embedding, only with max_positions > 0), `layers` (nn.ModuleList of
 /// nn.TransformerEncoderLayer, batch_first=True) and `head` (nn.Linear), in the order of its
 /// named_parameters(); `position` is the one exception: it starts with standard deviation 0.02.
-/// Throws UsageError that lists every wrong value: a size that is not positive, num_heads that does
-/// not divide d_model, dropout outside [0, 1).
+/// With `tie_embeddings`, "head.weight" is tied to "embedding.weight". The encoder layers are the
+/// blocks. Throws UsageError that lists every wrong value: a size that is not positive, num_heads
+/// that does not divide d_model, dropout outside [0, 1).
 ModelSpec describe(const SimpleTransformer& model);
 
 /// Floating-point operations of one training step per token (forward plus backward): 6 per weight

@@ -39,6 +39,25 @@ std::vector<std::pair<std::string, Shape>> names_and_shapes(const ModelSpec& spe
     return list;
 }
 
+TEST(Describe, ATiedHeadHasTheEmbeddingsWeight) {
+    auto model = small_model();
+    const ModelSpec untied = describe(model);
+    model.tie_embeddings = true;
+    const ModelSpec tied = describe(model);
+    EXPECT_EQ(names_and_shapes(tied), names_and_shapes(untied));
+    const ParameterSpec& weight = tied.stages.back().parameters.front();
+    EXPECT_EQ(weight.name, "head.weight");
+    EXPECT_EQ(weight.tied_to, "embedding.weight");
+    EXPECT_EQ(weight.init.kind, tied.stages.front().parameters.front().init.kind);
+    EXPECT_EQ(tied.numel(), untied.numel() - weight.numel());
+}
+
+TEST(Describe, BlocksAreTheEncoderLayers) {
+    for (const auto& stage : describe(small_model()).stages) {
+        EXPECT_EQ(stage.block, stage.name.starts_with("layers.")) << stage.name;
+    }
+}
+
 // The list is what named_parameters() of the PyTorch module prints; tests/golden stores the same.
 TEST(Describe, NamesAndShapesAreThoseOfPyTorch) {
     auto model = small_model();
@@ -169,6 +188,14 @@ TEST(TrainingFlops, CountsMatrixWeightsAndAttention) {
     const double per_layer = 4.0 * 32 * 32 + 2.0 * 32 * 64;
     EXPECT_DOUBLE_EQ(training_flops_per_token(model, 16),
                      6.0 * (2 * per_layer + 61.0 * 32) + 12.0 * 2 * 32 * 16);
+}
+
+// https://github.com/pytorch/torchtitan/pull/3225: a tied matrix exists once and is used twice.
+TEST(TrainingFlops, ATiedHeadIsMultipliedAllTheSame) {
+    auto model = small_model();
+    const double untied = training_flops_per_token(model, 16);
+    model.tie_embeddings = true;
+    EXPECT_EQ(training_flops_per_token(model, 16), untied);
 }
 
 }  // namespace
