@@ -3,6 +3,7 @@
 
 #include "comm/communicator.h"
 #include "comm/node_arena.h"
+#include "comm/progress.h"
 #include "comm/topology.h"
 #include "shard/grad_reducer.h"
 #include "shard/store_options.h"
@@ -31,34 +32,55 @@ class ArenaStore : public UnitStore {
 
   protected:
     /// `parameter_numel` elements and `parameter_channels` counters of the arena are the
-    /// subclass's. Collective over the lanes' ranks.
-    ArenaStore(const Layout& layout, const comm::NodeLanes& lanes, const StoreOptions& options,
-               std::int64_t parameter_numel, std::int64_t parameter_channels);
+    /// subclass's. Collective over the mesh's ranks.
+    ArenaStore(const Layout& layout, const Schedule& schedule, const comm::Mesh& mesh,
+               const StoreOptions& options, std::int64_t parameter_numel,
+               std::int64_t parameter_channels);
 
     const Layout& layout() const { return layout_; }
     const Unit& unit(std::int64_t index) const {
         return layout_.units[static_cast<std::size_t>(index)];
     }
     const Place& place() const { return place_; }
-    std::span<float> shard_of(std::span<float> flat, std::int64_t unit) const;
-    std::span<float> parameter_memory() const { return parameters_; }
+    const StoreOptions& options() const { return options_; }
+    /// This rank's shard of a flat parameter.
+    TypedSpan shard_of(const TypedSpan& flat, std::int64_t unit) const;
+    TypedSpan parameter_memory() const { return parameters_; }
     comm::NodeArena& arena() { return arena_; }
     const comm::NodeArena& arena() const { return arena_; }
     comm::Communicator* lane() { return lane_.get(); }
+    /// Of everything that this store waits for.
+    comm::Progress& progress() { return progress_; }
     Disturbance& disturbance() { return disturbance_; }
-    void count_gather(std::int64_t unit);
+    /// Counts an unshard over `ranks` ranks, each of which held an equal part.
+    void count_gather(std::int64_t unit, std::int64_t ranks);
     Traffic& parameter_traffic() { return parameter_traffic_; }
 
   private:
     Layout layout_;
+    StoreOptions options_;
     SlotPlan gradient_slots_;
     Place place_;
     Disturbance disturbance_;
+    comm::Progress progress_;
     comm::NodeArena arena_;
-    std::span<float> parameters_;
+    TypedSpan parameters_;
     std::unique_ptr<comm::Communicator> lane_;
+    std::unique_ptr<comm::Communicator> replicas_;
     GradReducer reducer_;
     Traffic parameter_traffic_;
+};
+
+/// fp32 master shards of all units, in memory of their own.
+class MasterShards {
+  public:
+    explicit MasterShards(const Layout& layout);
+    std::span<float> operator[](std::int64_t unit) const;
+    std::int64_t bytes() const { return memory_.bytes(); }
+
+  private:
+    AlignedBuffer memory_;
+    std::vector<std::int64_t> offsets_;  ///< by unit, and the end
 };
 
 }  // namespace fullshard::shard

@@ -1,8 +1,7 @@
 #include "shard/disturbance.h"
 
-#include <algorithm>
 #include <chrono>
-#include <limits>
+#include <cstring>
 #include <thread>
 
 namespace fullshard::shard {
@@ -13,8 +12,9 @@ void Disturbance::delay() {
     std::this_thread::sleep_for(std::chrono::microseconds(stream_.below(delays_++, bound)));
 }
 
-void Disturbance::poison(std::span<float> memory) const {
-    if (faults_.poison) std::ranges::fill(memory, std::numeric_limits<float>::quiet_NaN());
+void Disturbance::poison(const TypedSpan& memory) const {
+    // All ones are a NaN in every floating-point type.
+    if (faults_.poison) std::memset(memory.data, 0xFF, static_cast<std::size_t>(memory.bytes()));
 }
 
 }  // namespace fullshard::shard

@@ -18,7 +18,7 @@ class Disturbance {
     /// Sleeps a random time, different on each rank, if delays are on.
     void delay();
     /// Fills memory that must not be read before it is written with NaN, if poison is on.
-    void poison(std::span<float> memory) const;
+    void poison(const TypedSpan& memory) const;
 
   private:
     Faults faults_;

@@ -1,6 +1,7 @@
 #include "shard/grad_reducer.h"
 
 #include "base/error.h"
+#include "kernels/cast.h"
 #include "kernels/ordered_sum.h"
 
 #include <fmt/format.h>
@@ -11,14 +12,23 @@ namespace fullshard::shard {
 
 namespace {
 
-std::int64_t max_shard(const Layout& layout) {
-    return std::ranges::max(layout.units, {}, &Unit::shard_numel).shard_numel();
+std::int64_t largest_shard(const Layout& layout) {
+    std::int64_t largest = 0;
+    for (const Unit& unit : layout.units) {
+        if (unit.trainable()) largest = std::max(largest, unit.shard_numel());
+    }
+    return largest;
+}
+
+bool needs_no_slots(const Place& place, const StoreOptions& options) {
+    return place.shards() == 1 && options.gradient() == DType::kFloat32;
 }
 
 }  // namespace
 
-std::int64_t GradReducer::arena_numel(const SlotPlan& slots, const Place& place) {
-    return slots.numel() * place.node_size;
+std::int64_t GradReducer::arena_numel(const SlotPlan& slots, const Place& place,
+                                      const StoreOptions& options) {
+    return needs_no_slots(place, options) ? 0 : slots.numel() * place.node_size;
 }
 
 std::int64_t GradReducer::channels(const SlotPlan& slots) {
@@ -26,154 +36,259 @@ std::int64_t GradReducer::channels(const SlotPlan& slots) {
 }
 
 GradReducer::GradReducer(const Layout& layout, const SlotPlan& slots, const Place& place,
-                         std::int64_t micro_batches, comm::NodeArena& arena,
-                         std::span<float> memory, std::int64_t first_channel,
-                         comm::Communicator* lane, Disturbance& disturbance)
+                         const StoreOptions& options, comm::NodeArena& arena,
+                         const TypedSpan& memory, std::int64_t first_channel,
+                         const ReductionPeers& peers, Disturbance& disturbance)
     : layout_(layout),
       slots_(slots),
       place_(place),
+      options_(options),
       arena_(arena),
       memory_(memory),
       first_channel_(first_channel),
-      lane_(lane),
+      peers_(peers),
       disturbance_(disturbance),
+      without_slots_(needs_no_slots(place, options)),
+      lanes_read_slots_(place.node_size == 1 && (options.reduce == DType::kFloat32 ||
+                                                 options.reduce == options.gradient())),
+      contributions_(options.accumulation == Accumulation::kUnsharded ? 1 : options.micro_batches),
+      begun_(layout.units.size()),
+      added_(layout.units.size()),
       uses_(slots.slots.size()),
       sources_(static_cast<std::size_t>(place.node_size)) {
-    const std::int64_t levels = TreeAccumulator::levels_for(micro_batches);
-    accumulator_memory_.resize(static_cast<std::size_t>(levels * layout.padded() / layout.shards));
-    std::span<float> rest = accumulator_memory_;
-    for (const Unit& unit : layout.units) {
-        sinks_.emplace_back(unit);
-        const auto numel = static_cast<std::size_t>(levels * unit.shard_numel());
-        accumulators_.emplace_back(rest.first(numel), levels);
+    const std::int64_t levels = TreeAccumulator::levels_for(contributions_, options.order);
+    const auto length = [](const Unit& unit) { return unit.trainable() ? unit.shard_numel() : 0; };
+    std::int64_t total = 0;
+    for (const Unit& each : layout.units) total += levels * length(each);
+    accumulator_memory_ = AlignedBuffer(total);
+    std::span<float> rest = accumulator_memory_.span();
+    for (const Unit& each : layout.units) {
+        sinks_.emplace_back(each);
+        const auto numel = static_cast<std::size_t>(levels * length(each));
+        accumulators_.emplace_back(rest.first(numel), levels, options.order);
         rest = rest.subspan(numel);
     }
+    const std::int64_t shard = largest_shard(layout);
     if (place.lane_size > 1) {
-        const std::int64_t shard = max_shard(layout);
-        if (place.node_size > 1)
-            lane_staging_.resize(static_cast<std::size_t>(shard * place.lane_size));
-        lane_scratch_.resize(static_cast<std::size_t>(shard * (place.lane_size - 1)));
+        if (!lanes_read_slots_) {
+            lane_staging_ = AlignedBuffer(shard * place.lane_size, options.reduce);
+        }
+        lane_scratch_ = AlignedBuffer(shard * (place.lane_size - 1),
+                                      lanes_read_slots_ ? options.gradient() : options.reduce);
     }
+    if (place.replicas > 1) {
+        const std::int64_t block = (shard + place.replicas - 1) / place.replicas;
+        replica_scratch_ = AlignedBuffer((place.replicas - 1) * block, options.reduce);
+    }
+    if (options.reduce != DType::kFloat32) rounded_ = AlignedBuffer(shard, options.reduce);
     pending_.reserve(slots.slots.size() + 1);
 }
 
-std::span<float> GradReducer::slot(std::int64_t node_rank, std::int64_t unit) const {
+TypedSpan GradReducer::slot(std::int64_t node_rank, std::int64_t unit) const {
     const auto& place = slots_.slot(static_cast<std::size_t>(unit));
-    return memory_.subspan(static_cast<std::size_t>(node_rank * slots_.numel() + place.offset),
-                           static_cast<std::size_t>(place.numel));
+    return memory_.part(node_rank * slots_.numel() + place.offset, place.numel);
 }
 
 bool GradReducer::pending_in(std::size_t slot) const {
-    return std::ranges::any_of(pending_, [&](std::int64_t unit) {
-        return slots_.slot_of_unit[static_cast<std::size_t>(unit)] == slot;
-    });
+    return std::ranges::any_of(pending_,
+                               [&](std::int64_t unit) { return slot_index(unit) == slot; });
 }
 
-void GradReducer::begin(std::int64_t unit) {
-    const auto index = static_cast<std::size_t>(unit);
-    const std::size_t s = slots_.slot_of_unit[index];
-    while (pending_in(s)) start_oldest();
-    // Without node sharing the exchange reads the slot itself, so it must be over.
-    if (place_.node_size == 1 && exchange_.handle.in_flight() &&
-        slots_.slot_of_unit[static_cast<std::size_t>(exchange_.unit)] == s) {
-        finish_lane_exchange();
+void GradReducer::begin(std::int64_t index) {
+    SlotGradSink& sink = sinks_[static_cast<std::size_t>(index)];
+    const bool first = begun_[static_cast<std::size_t>(index)]++ == 0;
+    if (options_.accumulation == Accumulation::kUnsharded && !first) {
+        sink.resume();
+        return;
     }
-    arena_.wait(consumed_channel(s), uses_[s], [this, unit] {
-        return fmt::format("the ranks of the node to have read the gradient slot of {}",
-                           layout_.units[static_cast<std::size_t>(unit)].name());
-    });
-    const std::span<float> own = slot(place_.node_rank, unit);
-    disturbance_.poison(own);
-    sinks_[index].begin(own);
+    TypedSpan memory;
+    if (without_slots_) {
+        if (flight_.stage != Flight::Stage::kNone && flight_.unit == index) finish_flight();
+        memory = accumulator(index).target();
+    } else {
+        memory = begin_slot(index);
+    }
+    disturbance_.poison(memory);
+    sink.begin(memory);
 }
 
-void GradReducer::reduce(std::int64_t unit) {
-    const auto index = static_cast<std::size_t>(unit);
-    const std::size_t s = slots_.slot_of_unit[index];
-    sinks_[index].seal();
+/// Waits until the unit's slot is free on all ranks of the node.
+TypedSpan GradReducer::begin_slot(std::int64_t index) {
+    const std::size_t s = slot_index(index);
+    while (pending_in(s)) start_oldest();
+    if (lanes_read_slots_ && flight_.stage == Flight::Stage::kLane &&
+        slot_index(flight_.unit) == s) {
+        finish_flight();
+    }
+    arena_.wait(consumed_channel(s), uses_[s], [this, index] {
+        return fmt::format("the ranks of the node to have read the gradient slot of {}",
+                           unit(index).name());
+    });
+    return slot(place_.node_rank, index);
+}
+
+void GradReducer::reduce(std::int64_t index) {
+    SlotGradSink& sink = sinks_[static_cast<std::size_t>(index)];
+    if (options_.accumulation == Accumulation::kUnsharded &&
+        begun_[static_cast<std::size_t>(index)] < options_.micro_batches) {
+        sink.pause();
+        return;
+    }
+    sink.seal();
     disturbance_.delay();
+    traffic_.reduced +=
+        unit(index).padded() * size_of(options_.reduce) * (place_.shards() - 1) / place_.shards();
+    if (without_slots_) {
+        finish_flight();
+        const TypedSpan sum(accumulator(index).target());
+        if (options_.reduce != DType::kFloat32) kernels::convert(sum, group_sum(index));
+        add_to_step(index);
+        return;
+    }
+    const std::size_t s = slot_index(index);
     ++uses_[s];
     arena_.post(ready_channel(s));
-    pending_.push_back(unit);
-    traffic_.reduced += layout_.units[index].padded() * 4 * (place_.shards() - 1) / place_.shards();
-    // Older reductions that can go on without waiting do so now.
-    while (pending_.size() > 1 && exchange_.handle.ready()) {
-        const std::size_t oldest = slots_.slot_of_unit[static_cast<std::size_t>(pending_.front())];
-        if (!arena_.reached(ready_channel(oldest), uses_[oldest])) break;
+    pending_.push_back(index);
+    advance_without_waiting();
+}
+
+/// Waits only where every rank must come: a rank that waited here, because it happened to be ready,
+/// could wait for one that waits for it elsewhere.
+void GradReducer::advance_without_waiting() {
+    for (;;) {
+        if (flight_.stage != Flight::Stage::kNone) {
+            if (!flight_.handle.ready()) return;
+            advance_flight();
+            continue;
+        }
+        if (pending_.empty()) return;
+        const std::size_t oldest = slot_index(pending_.front());
+        if (!arena_.reached(ready_channel(oldest), uses_[oldest])) return;
         start_oldest();
     }
 }
 
 void GradReducer::start_oldest() {
-    const std::int64_t unit = pending_.front();
+    const std::int64_t index = pending_.front();
     pending_.erase(pending_.begin());
-    const std::size_t s = slots_.slot_of_unit[static_cast<std::size_t>(unit)];
-    arena_.wait(ready_channel(s), uses_[s], [this, unit] {
-        return fmt::format("the gradients of {} from the ranks of the node",
-                           layout_.units[static_cast<std::size_t>(unit)].name());
+    const std::size_t s = slot_index(index);
+    arena_.wait(ready_channel(s), uses_[s], [this, index] {
+        return fmt::format("the gradients of {} from the ranks of the node", unit(index).name());
     });
-    disturbance_.delay();
-    sum_over_node(unit);
+    finish_flight();
+    sum_over_node(index);
 }
 
-void GradReducer::sum_over_node(std::int64_t unit) {
-    const auto index = static_cast<std::size_t>(unit);
-    const std::size_t s = slots_.slot_of_unit[index];
-    const std::int64_t shard = layout_.units[index].shard_numel();
-    finish_lane_exchange();  // frees the staging memory
-    TreeAccumulator& accumulator = accumulators_[index];
+TypedSpan GradReducer::group_sum(std::int64_t index) {
+    if (options_.reduce == DType::kFloat32) return accumulator(index).target();
+    return rounded_.typed().part(0, unit(index).shard_numel());
+}
 
-    if (place_.node_size == 1 && place_.lane_size > 1) {
-        exchange(unit, adjacent_blocks(slot(0, unit), place_.lane_size));
+void GradReducer::sum_over_node(std::int64_t index) {
+    const std::size_t s = slot_index(index);
+    const std::int64_t shard = unit(index).shard_numel();
+    const DType slot_type = options_.gradient();
+    const auto exchange = [&](const RankBlocks& blocks) {
+        flight_.stage = Flight::Stage::kLane;
+        flight_.unit = index;
+        flight_.handle = peers_.lane->reduce_scatter(blocks, group_sum(index),
+                                                     lane_scratch_.typed(), kReduceChannel);
+    };
+    if (place_.lane_size > 1 && lanes_read_slots_) {
+        exchange(adjacent_blocks(slot(0, index), place_.lane_size));
         return;
     }
     // Shard (node n, this local rank), for each node n, over the slots of all local ranks.
     for (std::int64_t n = 0; n < place_.lane_size; ++n) {
         const std::int64_t first = (n * place_.node_size + place_.node_rank) * shard;
         for (std::int64_t r = 0; r < place_.node_size; ++r) {
-            sources_[static_cast<std::size_t>(r)] = slot(r, unit).data() + first;
+            sources_[static_cast<std::size_t>(r)] =
+                slot(r, index).data + first * size_of(slot_type);
         }
-        const std::span<float> out = place_.lane_size == 1
-                                         ? accumulator.target()
-                                         : std::span(lane_staging_)
-                                               .subspan(static_cast<std::size_t>(n * shard),
-                                                        static_cast<std::size_t>(shard));
-        kernels::tree_sum(out, sources_);
-        traffic_.node_local_read += (place_.node_size - 1) * shard * 4;
+        const TypedSpan out =
+            place_.lane_size == 1 ? group_sum(index) : lane_staging_.typed().part(n * shard, shard);
+        kernels::tree_sum(out, sources_, slot_type);
+        traffic_.node_local_read += (place_.node_size - 1) * shard * size_of(slot_type);
     }
     // The sum over one rank is a copy.
-    if (place_.shards() == 1) traffic_.copied += shard * 4;
+    if (place_.shards() == 1) traffic_.copied += shard * size_of(slot_type);
     arena_.post(consumed_channel(s));
     if (place_.lane_size == 1) {
-        accumulator.commit();
+        add_to_step(index);
     } else {
-        const auto staged = static_cast<std::size_t>(shard * place_.lane_size);
-        exchange(unit, adjacent_blocks(std::span(lane_staging_).first(staged), place_.lane_size));
+        exchange(adjacent_blocks(lane_staging_.typed().part(0, shard * place_.lane_size),
+                                 place_.lane_size));
     }
 }
 
-void GradReducer::exchange(std::int64_t unit, const RankBlocks& blocks) {
-    exchange_.unit = unit;
-    exchange_.handle =
-        lane_->reduce_scatter(blocks, accumulators_[static_cast<std::size_t>(unit)].target(),
-                              std::span(lane_scratch_), kReduceChannel);
+/// The sum over the shard group is known.
+void GradReducer::add_to_step(std::int64_t index) {
+    if (peers_.replicas != nullptr && options_.order == SumOrder::kTree) {
+        all_reduce_over_replicas(index, group_sum(index), Flight::Stage::kReplicas);
+    } else {
+        commit(index);
+    }
 }
 
-void GradReducer::finish_lane_exchange() {
-    if (!exchange_.handle.in_flight()) return;
-    exchange_.handle.wait();
-    const auto index = static_cast<std::size_t>(exchange_.unit);
-    if (place_.node_size == 1) arena_.post(consumed_channel(slots_.slot_of_unit[index]));
-    accumulators_[index].commit();
+void GradReducer::all_reduce_over_replicas(std::int64_t index, const TypedSpan& values,
+                                           Flight::Stage stage) {
+    traffic_.reduced += 2 * values.bytes() * (place_.replicas - 1) / place_.replicas;
+    flight_.stage = stage;
+    flight_.unit = index;
+    flight_.handle = peers_.replicas->all_reduce(values, replica_scratch_.typed(), kReduceChannel);
+}
+
+void GradReducer::commit(std::int64_t index) {
+    TreeAccumulator& sum = accumulator(index);
+    if (options_.reduce != DType::kFloat32) kernels::widen(group_sum(index), sum.target());
+    sum.commit();
+    if (++added_[static_cast<std::size_t>(index)] < contributions_) return;
+    sum.finish();
+    if (peers_.replicas == nullptr || options_.order == SumOrder::kTree) return;
+    TypedSpan values(sum.result());
+    if (options_.reduce != DType::kFloat32) {
+        const TypedSpan rounded = rounded_.typed().part(0, values.count);
+        kernels::convert(values, rounded);
+        values = rounded;
+    }
+    all_reduce_over_replicas(index, values, Flight::Stage::kReplicasAtEnd);
+}
+
+/// The flight's messages are complete or can be waited for: what follows.
+void GradReducer::advance_flight() {
+    flight_.handle.wait();
+    const std::int64_t index = flight_.unit;
+    switch (std::exchange(flight_.stage, Flight::Stage::kNone)) {
+        case Flight::Stage::kLane:
+            if (lanes_read_slots_) arena_.post(consumed_channel(slot_index(index)));
+            add_to_step(index);
+            return;
+        case Flight::Stage::kReplicas:
+            commit(index);
+            return;
+        case Flight::Stage::kReplicasAtEnd:
+            if (options_.reduce != DType::kFloat32) {
+                kernels::widen(group_sum(index), accumulator(index).result());
+            }
+            return;
+        case Flight::Stage::kNone:
+            return;
+    }
+}
+
+void GradReducer::finish_flight() {
+    while (flight_.stage != Flight::Stage::kNone) advance_flight();
 }
 
 void GradReducer::finish() {
     while (!pending_.empty()) start_oldest();
-    finish_lane_exchange();
+    finish_flight();
     for (std::size_t i = 0; i < accumulators_.size(); ++i) {
         if (!layout_.units[i].trainable()) continue;
-        accumulators_[i].finish();
+        ensure(added_[i] == contributions_, "every micro-batch of a step is reduced");
         accumulators_[i].reset();
+        begun_[i] = 0;
+        added_[i] = 0;
     }
 }
 
@@ -182,13 +297,15 @@ std::span<const float> GradReducer::gradient(std::int64_t unit) const {
 }
 
 std::vector<Allocation> GradReducer::allocations() const {
-    const auto bytes = [](const std::vector<float>& memory) {
-        return static_cast<std::int64_t>(memory.size()) * 4;
+    std::vector<Allocation> list;
+    const auto add = [&](const char* purpose, const AlignedBuffer& memory) {
+        if (!memory.empty()) list.push_back({purpose, memory.bytes()});
     };
-    std::vector<Allocation> list{
-        {"gradient shards (tree over micro-batches)", bytes(accumulator_memory_)}};
-    if (!lane_staging_.empty()) list.push_back({"lane staging", bytes(lane_staging_)});
-    if (!lane_scratch_.empty()) list.push_back({"lane receive buffers", bytes(lane_scratch_)});
+    add("gradient shards (sums over micro-batches)", accumulator_memory_);
+    add("lane staging", lane_staging_);
+    add("lane receive buffers", lane_scratch_);
+    add("replica receive buffers", replica_scratch_);
+    add("gradient shard in the reduce type", rounded_);
     return list;
 }
 

@@ -15,6 +15,15 @@ struct Placement {
     std::int64_t numel = 0;
 };
 
+/// Where a parameter of a stage lives: a tied one lies in the unit of the parameter that it is tied
+/// to.
+struct ParameterHome {
+    std::size_t unit = 0;
+    std::size_t parameter = 0;  ///< index in the unit
+
+    friend bool operator==(const ParameterHome&, const ParameterHome&) = default;
+};
+
 /// A piece of one parameter within one rank's shard, in elements.
 struct ShardPiece {
     std::size_t parameter = 0;         ///< index in the unit
@@ -34,7 +43,8 @@ class Unit {
 
     const std::string& name() const { return name_; }
     const std::vector<std::size_t>& stages() const { return stages_; }
-    /// In the order of the stages' descriptions; `placement(i)` belongs to `parameters()[i]`.
+    /// The stages' own parameters, without tied ones, in the order of the stages' descriptions;
+    /// `placement(i)` belongs to `parameters()[i]`.
     const std::vector<spec::ParameterSpec>& parameters() const { return parameters_; }
     const Placement& placement(std::size_t parameter) const { return placements_[parameter]; }
 
@@ -56,32 +66,56 @@ class Unit {
     std::int64_t shard_ = 0;
 };
 
+/// How stages are grouped into units (the names are those of FSDP's auto-wrap policies).
+enum class WrapPolicy : std::uint8_t {
+    kModel,  ///< the whole model is one unit
+    kBlock,  ///< each stage is one
+    kSize,   ///< consecutive stages until a unit has `min_num_params` elements
+};
+struct Wrap {
+    WrapPolicy policy = WrapPolicy::kBlock;
+    std::int64_t min_num_params = 0;
+};
+
 /// Units of a model for a number of shards.
 struct Layout {
     std::int64_t shards = 1;
     std::vector<Unit> units;
+    /// Stages that are run together, in order: one unit's each, or stages without a parameter of
+    /// their own.
+    std::vector<std::vector<std::size_t>> segments;
+    std::vector<std::vector<ParameterHome>> homes;  ///< by stage, then by parameter of its spec
 
     std::int64_t numel() const;
     std::int64_t padded() const;
+    /// Units that a stage's parameters lie in, ascending.
+    std::vector<std::int64_t> units_of_segment(std::size_t segment) const;
 };
 
-/// Wrap policy `block`: each stage is a unit.
-Layout make_block_layout(const spec::ModelSpec& model, std::int64_t shards);
+/// Throws LogicError for a parameter that is tied to none of an earlier stage, or to one of another
+/// shape.
+Layout make_layout(const spec::ModelSpec& model, std::int64_t shards, const Wrap& wrap = {});
 
 /// Memory that holds one unsharded unit at a time. A unit always uses the same slot, so that views
-/// of it stay valid; units of equal length share `slots_per_class` slots in turn.
+/// of it stay valid; units of equal length share `slots_per_class` slots in turn, except those
+/// which need one of their own.
 struct SlotPlan {
     struct Slot {
         std::int64_t offset = 0;  ///< elements from the start of all slots
         std::int64_t numel = 0;
     };
+    static constexpr std::size_t kNoSlot = static_cast<std::size_t>(-1);
     std::vector<Slot> slots;
-    std::vector<std::size_t> slot_of_unit;
+    std::vector<std::size_t> slot_of_unit;  ///< kNoSlot for a unit that needs none
 
     std::int64_t numel() const;  ///< all slots together
     const Slot& slot(std::size_t unit) const { return slots[slot_of_unit[unit]]; }
 };
 
-SlotPlan make_slot_plan(const Layout& layout, std::int64_t slots_per_class);
+enum class SlotNeed : std::uint8_t { kNone, kShared, kOwn };
+
+/// `needs` is by unit.
+SlotPlan make_slot_plan(const Layout& layout, std::int64_t slots_per_class,
+                        const std::vector<SlotNeed>& needs);
 
 }  // namespace fullshard::shard

@@ -1,4 +1,4 @@
-// Where a rank stands among nodes and lanes.
+// Where a rank stands among nodes, lanes and replicas.
 #pragma once
 
 #include "comm/topology.h"
@@ -7,19 +7,22 @@
 
 namespace fullshard::shard {
 
-/// Where this rank stands: rank = lane_rank * node_size + node_rank. Shard r belongs to rank r.
+/// Rank in the shard group = lane_rank * node_size + node_rank, and shard r belongs to rank r.
 struct Place {
     std::int64_t node_rank = 0;
     std::int64_t node_size = 1;
     std::int64_t lane_rank = 0;
     std::int64_t lane_size = 1;
+    std::int64_t replica = 0;
+    std::int64_t replicas = 1;
 
     std::int64_t shard() const { return lane_rank * node_size + node_rank; }
     std::int64_t shards() const { return lane_size * node_size; }
 };
 
-inline Place place_of(const comm::NodeLanes& lanes) {
-    return {lanes.node.rank(), lanes.node.size(), lanes.lane.rank(), lanes.lane.size()};
+inline Place place_of(const comm::Mesh& mesh) {
+    return {mesh.lanes.node.rank(), mesh.lanes.node.size(), mesh.lanes.lane.rank(),
+            mesh.lanes.lane.size(), mesh.replicas.rank(),   mesh.replicas.size()};
 }
 
 }  // namespace fullshard::shard

@@ -1,7 +1,8 @@
 #include "shard/plan.h"
 
+#include "shard/tree_accumulator.h"
+
 #include <algorithm>
-#include <bit>
 
 namespace fullshard::shard {
 
@@ -9,12 +10,23 @@ namespace {
 
 constexpr std::int64_t kFloat = 4;
 
-std::int64_t accumulator_levels(const StoreOptions& options) {
-    return std::bit_width(static_cast<std::uint64_t>(options.micro_batches));
+std::int64_t reductions_a_step(const StoreOptions& options) {
+    return options.accumulation == Accumulation::kUnsharded ? 1 : options.micro_batches;
 }
 
-std::int64_t largest_padded(const Layout& layout) {
-    return std::ranges::max(layout.units, {}, &Unit::padded).padded();
+/// Over trainable units: elements of their flat parameters, and of the largest.
+struct TrainableSize {
+    std::int64_t all = 0;
+    std::int64_t largest = 0;
+};
+TrainableSize trainable_size(const Layout& layout) {
+    TrainableSize size;
+    for (const Unit& unit : layout.units) {
+        if (!unit.trainable()) continue;
+        size.all += unit.padded();
+        size.largest = std::max(size.largest, unit.padded());
+    }
+    return size;
 }
 
 /// Two counters a gradient slot; two a resident unit or three a parameter slot. 16 counters of 8
@@ -26,79 +38,196 @@ std::int64_t counter_bytes(std::int64_t parameter_counters, std::size_t gradient
     return (counters + 15) / 16 * 128 * place.node_size;
 }
 
+/// Items without bytes are not listed.
+class MemoryPlan {
+  public:
+    void add(const char* purpose, std::int64_t bytes) {
+        if (bytes > 0) list_.push_back({purpose, bytes});
+    }
+    void add_always(const char* purpose, std::int64_t bytes, bool shared) {
+        list_.push_back({purpose, bytes, shared});
+    }
+    std::vector<Allocation> take() { return std::move(list_); }
+
+  private:
+    std::vector<Allocation> list_;
+};
+
+std::vector<Allocation> plan_private(const Layout& layout, const Schedule& schedule,
+                                     const Place& place, const StoreOptions& options) {
+    const TrainableSize trainable = trainable_size(layout);
+    const std::int64_t ranks = place.replicas;
+    const std::int64_t block = (trainable.largest + ranks - 1) / ranks;
+    const std::int64_t levels =
+        TreeAccumulator::levels_for(reductions_a_step(options), options.order);
+    MemoryPlan plan;
+    plan.add("private fp32 parameters", kFloat * layout.padded());
+    if (options.compute != DType::kFloat32) {
+        plan.add("parameters in the compute type", layout.padded() * size_of(options.compute));
+    }
+    if (options.gradient() != DType::kFloat32) {
+        plan.add("gradient slots", plan_gradient_slots(layout, schedule, options).numel() *
+                                       size_of(options.gradient()));
+    }
+    plan.add("gradients (sums over micro-batches)", kFloat * levels * trainable.all);
+    plan.add("all-reduce receive buffers", size_of(options.reduce) * block * (ranks - 1));
+    if (options.reduce != DType::kFloat32) {
+        plan.add("gradient in the reduce type", trainable.largest * size_of(options.reduce));
+    }
+    return plan.take();
+}
+
+void add_reducer(MemoryPlan& plan, const Layout& layout, const Place& place,
+                 const StoreOptions& options) {
+    const TrainableSize trainable = trainable_size(layout);
+    const std::int64_t levels =
+        TreeAccumulator::levels_for(reductions_a_step(options), options.order);
+    const std::int64_t shard = trainable.largest / place.shards();
+    const bool from_slots = place.node_size == 1 && (options.reduce == DType::kFloat32 ||
+                                                     options.reduce == options.gradient());
+    plan.add("gradient shards (sums over micro-batches)",
+             kFloat * levels * trainable.all / place.shards());
+    if (place.lane_size > 1) {
+        const DType sent = from_slots ? options.gradient() : options.reduce;
+        if (!from_slots) {
+            plan.add("lane staging", shard * place.lane_size * size_of(options.reduce));
+        }
+        plan.add("lane receive buffers", shard * (place.lane_size - 1) * size_of(sent));
+    }
+    const std::int64_t block = (shard + place.replicas - 1) / place.replicas;
+    plan.add("replica receive buffers", (place.replicas - 1) * block * size_of(options.reduce));
+    if (options.reduce != DType::kFloat32) {
+        plan.add("gradient shard in the reduce type", shard * size_of(options.reduce));
+    }
+}
+
+/// Unshards of a unit, of the two kinds that differ in bytes.
+struct Gathers {
+    std::int64_t over_all = 0;
+    std::int64_t over_smaller_group = 0;
+};
+
+std::int64_t uses_in(const std::vector<Visit>& pass, std::int64_t unit) {
+    return std::ranges::count_if(pass, [unit](const Visit& visit) {
+        return std::ranges::find(visit.uses, unit, &UnitUse::unit) != visit.uses.end();
+    });
+}
+
+Gathers count_gathers(const Schedule& schedule, const Unit& unit, std::int64_t index,
+                      const StoreOptions& options, const Work& work) {
+    // Visits of one pass share an unshard.
+    const auto used = [&](const std::vector<Visit>& pass) -> std::int64_t {
+        return uses_in(pass, index) > 0 ? 1 : 0;
+    };
+    const std::int64_t passes =
+        work.steps * options.micro_batches * (used(schedule.forward) + used(schedule.backward)) +
+        work.evaluations * used(schedule.evaluation);
+    const std::int64_t versions = std::min(passes, unit.trainable() ? work.versions : 1);
+    switch (options.residency) {
+        case Residency::kWhileUsed:
+            return {passes, 0};
+        case Residency::kSmallerGroup:
+            return {versions, passes - versions};
+        case Residency::kUntilUpdate:
+            break;
+    }
+    return {versions, 0};
+}
+
+/// What an all-reduce over equal blocks, the last ones shorter, brings to this rank.
+std::int64_t all_reduce_receives(std::int64_t elements, std::int64_t rank, std::int64_t ranks) {
+    const std::int64_t block = (elements + ranks - 1) / ranks;
+    const std::int64_t own = std::clamp<std::int64_t>(elements - rank * block, 0, block);
+    return own * (ranks - 1) + elements - own;
+}
+
 }  // namespace
 
-std::vector<Allocation> plan_memory(StoreKind kind, const Layout& layout, const Place& place,
-                                    const StoreOptions& options) {
-    const std::int64_t flat = kFloat * layout.padded();
-    const std::int64_t ranks = place.shards();
-    if (kind == StoreKind::kPrivate) {
-        const std::int64_t block = (largest_padded(layout) + ranks - 1) / ranks;
-        return {{"private parameters", flat},
-                {"gradients (tree over micro-batches)", flat * accumulator_levels(options)},
-                {"all-reduce receive buffers", kFloat * block * (ranks - 1)}};
-    }
+std::vector<Allocation> plan_memory(StoreKind kind, const Layout& layout, const Schedule& schedule,
+                                    const Place& place, const StoreOptions& options) {
+    if (kind == StoreKind::kPrivate) return plan_private(layout, schedule, place, options);
     const bool shared = place.node_size > 1;
-    const SlotPlan gradient_slots = make_slot_plan(layout, options.gradient_slots);
-    const SlotPlan parameter_slots = make_slot_plan(layout, options.parameter_slots);
-    const std::int64_t largest_shard = kFloat * largest_padded(layout) / ranks;
-
-    std::vector<Allocation> plan{
-        {"gradient shards (tree over micro-batches)", flat / ranks * accumulator_levels(options)}};
-    if (place.lane_size > 1 && shared)
-        plan.push_back({"lane staging", largest_shard * place.lane_size});
-    if (place.lane_size > 1) {
-        plan.push_back({"lane receive buffers", largest_shard * (place.lane_size - 1)});
-    }
-    plan.push_back({"gradient slots", kFloat * gradient_slots.numel() * place.node_size, shared});
+    const std::int64_t ranks = place.shards();
+    const SlotPlan gradient_slots = plan_gradient_slots(layout, schedule, options);
+    const SlotPlan parameter_slots = plan_parameter_slots(layout, schedule, options, place);
+    const bool without_slots = ranks == 1 && options.gradient() == DType::kFloat32;
     const bool resident = kind == StoreKind::kResident;
-    const auto parameter_counters = static_cast<std::int64_t>(
-        resident ? 2 * layout.units.size() : 3 * parameter_slots.slots.size());
-    plan.push_back({"arena counters",
-                    counter_bytes(parameter_counters, gradient_slots.slots.size(), place), shared});
-    if (resident) {
-        plan.push_back({"unsharded parameters (master shards are slices)", flat, shared});
-    } else {
-        plan.push_back({"parameter slots", kFloat * parameter_slots.numel(), shared});
-        plan.push_back({"fp32 master shards", flat / ranks});
+    const std::int64_t compute = size_of(options.compute);
+    MemoryPlan plan;
+    add_reducer(plan, layout, place, options);
+    plan.add_always(
+        "gradient slots",
+        without_slots ? 0 : gradient_slots.numel() * place.node_size * size_of(options.gradient()),
+        shared);
+    const auto counters = static_cast<std::int64_t>(resident ? 2 * layout.units.size()
+                                                             : 3 * parameter_slots.slots.size());
+    plan.add_always("arena counters", counter_bytes(counters, gradient_slots.slots.size(), place),
+                    shared);
+    if (resident && options.compute == DType::kFloat32) {
+        plan.add_always("unsharded parameters (master shards are slices)",
+                        compute * layout.padded(), shared);
+        return plan.take();
     }
-    return plan;
+    if (resident) {
+        plan.add_always("unsharded parameters", compute * layout.padded(), shared);
+    } else {
+        plan.add_always("parameter slots", compute * parameter_slots.numel(), shared);
+    }
+    plan.add("fp32 master shards", kFloat * layout.padded() / ranks);
+    if (!resident && options.residency == Residency::kSmallerGroup &&
+        !keeps_on_node(options, place)) {
+        plan.add("parts of the smaller group", compute * layout.padded() / options.regather_ranks);
+    }
+    return plan.take();
 }
 
 Traffic plan_traffic(StoreKind kind, const Layout& layout, const Schedule& schedule,
-                     const Place& place, std::int64_t micro_batches, std::int64_t evaluations) {
+                     const Place& place, const StoreOptions& options, const Work& work) {
     const std::int64_t ranks = place.shards();
+    const std::int64_t compute = size_of(options.compute), reduce = size_of(options.reduce);
+    const std::int64_t gradient = size_of(options.gradient());
+    const std::int64_t reductions = work.steps * reductions_a_step(options);
+    const std::int64_t all_reduces = options.order == SumOrder::kTree ? reductions : work.steps;
+    const bool from_slots = place.node_size == 1 && (options.reduce == DType::kFloat32 ||
+                                                     options.reduce == options.gradient());
     Traffic traffic;
     for (std::size_t i = 0; i < layout.units.size(); ++i) {
-        const auto unit = static_cast<std::int64_t>(i);
-        const std::int64_t bytes = kFloat * layout.units[i].padded();
-        const auto visits = [unit](const std::vector<Visit>& pass) {
-            return std::ranges::count(pass, unit, &Visit::unit);
-        };
-        const std::int64_t forwards = visits(schedule.forward) * (micro_batches + evaluations);
-        const std::int64_t backwards = visits(schedule.backward) * micro_batches;
-        const std::int64_t gathers = forwards + backwards;
-        const std::int64_t reductions = layout.units[i].trainable() ? backwards : 0;
-        if (kind == StoreKind::kPrivate) {
-            // Each rank owns a block of the sum; the last ones are shorter where W does not divide.
-            const std::int64_t elements = layout.units[i].padded();
-            const std::int64_t block = (elements + ranks - 1) / ranks;
-            const std::int64_t own =
-                std::clamp<std::int64_t>(elements - place.shard() * block, 0, block);
-            traffic.reduced += reductions * (2 * bytes * (ranks - 1) / ranks);
-            traffic.lane_received += reductions * kFloat * (own * (ranks - 1) + elements - own);
-            continue;
+        const Unit& unit = layout.units[i];
+        const std::int64_t padded = unit.padded(), shard = unit.shard_numel();
+        if (unit.trainable() && place.replicas > 1) {
+            const std::int64_t block = kind == StoreKind::kPrivate ? padded : shard;
+            traffic.reduced +=
+                all_reduces * (2 * block * reduce * (place.replicas - 1) / place.replicas);
+            traffic.lane_received +=
+                all_reduces * reduce * all_reduce_receives(block, place.replica, place.replicas);
         }
-        const std::int64_t shard = bytes / ranks;
-        const std::int64_t lane = (place.lane_size - 1) * shard;
-        traffic.gathered += gathers * (bytes - shard);
-        traffic.reduced += reductions * (bytes - shard);
-        traffic.node_local_read += reductions * bytes / place.node_size * (place.node_size - 1);
-        traffic.lane_received += reductions * lane;
-        if (ranks == 1) traffic.copied += reductions * shard;
+        if (kind == StoreKind::kPrivate) continue;
+
+        const Gathers gathers =
+            count_gathers(schedule, unit, static_cast<std::int64_t>(i), options, work);
+        traffic.gathered += gathers.over_all * (compute * padded * (ranks - 1) / ranks);
+        if (gathers.over_smaller_group > 0) {
+            const std::int64_t k = options.regather_ranks;
+            traffic.gathered += gathers.over_smaller_group * (compute * padded * (k - 1) / k);
+        }
         if (kind == StoreKind::kSlotted) {
-            traffic.lane_received += gathers * lane;
-            traffic.copied += gathers * shard;
+            traffic.lane_received += gathers.over_all * compute * (place.lane_size - 1) * shard;
+            traffic.copied += gathers.over_all * compute * shard;
+            if (options.residency == Residency::kSmallerGroup && !keeps_on_node(options, place)) {
+                const std::int64_t part = compute * padded / options.regather_ranks;
+                const std::int64_t nodes = options.regather_ranks / place.node_size;
+                traffic.lane_received += gathers.over_smaller_group * (nodes - 1) * part;
+                traffic.copied += (gathers.over_smaller_group + gathers.over_all) * part;
+            }
+        }
+        if (!unit.trainable()) continue;
+        traffic.reduced += reductions * (reduce * padded * (ranks - 1) / ranks);
+        traffic.node_local_read +=
+            reductions * gradient * (padded / place.node_size) * (place.node_size - 1);
+        traffic.lane_received +=
+            reductions * (place.lane_size - 1) * shard * (from_slots ? gradient : reduce);
+        if (ranks == 1 && options.gradient() != DType::kFloat32) {
+            traffic.copied += reductions * gradient * shard;
         }
     }
     return traffic;

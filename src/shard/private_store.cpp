@@ -1,6 +1,7 @@
 #include "shard/private_store.h"
 
 #include "comm/mpi_communicator.h"
+#include "kernels/cast.h"
 
 #include <fmt/format.h>
 
@@ -8,71 +9,135 @@
 
 namespace fullshard::shard {
 
-PrivateStore::PrivateStore(const Layout& layout, const comm::Group& replicas,
-                           const StoreOptions& options)
+PrivateStore::PrivateStore(const Layout& layout, const Schedule& schedule,
+                           const comm::Group& replicas, const StoreOptions& options)
     : layout_(layout),
-      replicas_(std::make_unique<comm::MpiCommunicator>(replicas)),
+      options_(options),
+      replicas_(std::make_unique<comm::MpiCommunicator>(replicas, progress_)),
       disturbance_(options.faults, replicas.rank()),
-      parameters_(layout.padded()),
-      accumulator_memory_(TreeAccumulator::levels_for(options.micro_batches) * layout.padded()) {
-    const std::int64_t levels = TreeAccumulator::levels_for(options.micro_batches);
-    std::span<float> rest = accumulator_memory_.span();
-    std::size_t offset = 0;
-    std::int64_t largest = 0;
-    for (const Unit& unit : layout.units) {
+      contributions_(options.accumulation == Accumulation::kUnsharded ? 1 : options.micro_batches),
+      masters_(layout.padded()),
+      gradient_slots_(plan_gradient_slots(layout, schedule, options)),
+      begun_(layout.units.size()) {
+    if (options.compute != DType::kFloat32) {
+        compute_ = AlignedBuffer(layout.padded(), options.compute);
+    }
+    if (options.gradient() != DType::kFloat32) {
+        gradient_memory_ = AlignedBuffer(gradient_slots_.numel(), options.gradient());
+    }
+    const std::int64_t levels = TreeAccumulator::levels_for(contributions_, options.order);
+    std::int64_t offset = 0, trainable = 0, largest = 0;
+    for (const Unit& each : layout.units) {
         offsets_.push_back(offset);
-        offset += static_cast<std::size_t>(unit.padded());
-        sinks_.emplace_back(unit);
-        const auto numel = static_cast<std::size_t>(levels * unit.padded());
-        accumulators_.emplace_back(rest.first(numel), levels);
+        offset += each.padded();
+        sinks_.emplace_back(each);
+        if (!each.trainable()) continue;
+        trainable += each.padded();
+        largest = std::max(largest, each.padded());
+    }
+    accumulator_memory_ = AlignedBuffer(levels * trainable);
+    std::span<float> rest = accumulator_memory_.span();
+    for (const Unit& each : layout.units) {
+        const auto numel = static_cast<std::size_t>(each.trainable() ? levels * each.padded() : 0);
+        accumulators_.emplace_back(rest.first(numel), levels, options.order);
         rest = rest.subspan(numel);
-        largest = std::max(largest, unit.padded());
     }
     const std::int64_t ranks = replicas.size();
-    scratch_.resize(static_cast<std::size_t>((ranks - 1) * ((largest + ranks - 1) / ranks)));
+    scratch_ = AlignedBuffer((ranks - 1) * ((largest + ranks - 1) / ranks), options.reduce);
+    if (options.reduce != DType::kFloat32) rounded_ = AlignedBuffer(largest, options.reduce);
 }
 
-std::span<float> PrivateStore::unsharded(std::int64_t unit) {
-    const auto index = static_cast<std::size_t>(unit);
-    return parameters_.span().subspan(offsets_[index],
-                                      static_cast<std::size_t>(layout_.units[index].padded()));
+TypedSpan PrivateStore::unsharded(std::int64_t index) {
+    return (compute_.empty() ? masters_ : compute_)
+        .typed()
+        .part(offsets_[static_cast<std::size_t>(index)], unit(index).padded());
 }
 
-void PrivateStore::begin_gradients(std::int64_t unit) {
-    const auto index = static_cast<std::size_t>(unit);
-    const std::span<float> target = accumulators_[index].target();
-    disturbance_.poison(target);
-    sinks_[index].begin(target);
+std::span<float> PrivateStore::master(std::int64_t index) {
+    return masters_.typed()
+        .part(offsets_[static_cast<std::size_t>(index)], unit(index).padded())
+        .as<float>();
 }
 
-void PrivateStore::reduce(std::int64_t unit) {
-    const auto index = static_cast<std::size_t>(unit);
-    sinks_[index].seal();
+void PrivateStore::publish(std::int64_t index) {
+    if (!compute_.empty()) kernels::narrow(master(index), unsharded(index));
+}
+
+void PrivateStore::begin_gradients(std::int64_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    const bool first = begun_[i]++ == 0;
+    if (options_.accumulation == Accumulation::kUnsharded && !first) {
+        sinks_[i].resume();
+        return;
+    }
+    TypedSpan memory(accumulators_[i].target());
+    if (!gradient_memory_.empty()) {
+        const SlotPlan::Slot& slot = gradient_slots_.slot(i);
+        memory = gradient_memory_.typed().part(slot.offset, slot.numel);
+    }
+    disturbance_.poison(memory);
+    sinks_[i].begin(memory);
+}
+
+void PrivateStore::reduce(std::int64_t index) {
+    const auto i = static_cast<std::size_t>(index);
+    const bool last = begun_[i] == options_.micro_batches;
+    if (options_.accumulation == Accumulation::kUnsharded && !last) {
+        sinks_[i].pause();
+        return;
+    }
+    sinks_[i].seal();
     disturbance_.delay();
-    const std::span<float> gradient = accumulators_[index].target();
-    replicas_->all_reduce(gradient, std::span(scratch_), /*channel=*/0).wait();
-    accumulators_[index].commit();
+    TreeAccumulator& sum = accumulators_[i];
+    if (!gradient_memory_.empty()) {
+        const SlotPlan::Slot& slot = gradient_slots_.slot(i);
+        kernels::widen(gradient_memory_.typed().part(slot.offset, slot.numel), sum.target());
+    }
+    if (options_.order == SumOrder::kTree) all_reduce(index, sum.target());
+    sum.commit();
+    if (!last) return;
+    sum.finish();
+    if (options_.order == SumOrder::kFast) all_reduce(index, sum.result());
+}
+
+void PrivateStore::all_reduce(std::int64_t index, std::span<float> gradient) {
+    const TypedSpan whole(gradient);
+    TypedSpan values = whole;
+    if (options_.reduce != DType::kFloat32) {
+        values = rounded_.typed().part(0, whole.count);
+        kernels::convert(whole, values);
+    }
+    replicas_->all_reduce(values, scratch_.typed(), /*channel=*/0).wait();
+    if (options_.reduce != DType::kFloat32) kernels::convert(values, whole);
     const std::int64_t ranks = replicas_->size();
-    traffic_.reduced += 2 * layout_.units[index].padded() * 4 * (ranks - 1) / ranks;
+    traffic_.reduced += 2 * unit(index).padded() * size_of(options_.reduce) * (ranks - 1) / ranks;
     traffic_.lane_received = replicas_->bytes_received();
 }
 
 void PrivateStore::finish_reductions() {
     for (std::size_t i = 0; i < accumulators_.size(); ++i) {
         if (!layout_.units[i].trainable()) continue;
-        accumulators_[i].finish();
         accumulators_[i].reset();
+        begun_[i] = 0;
     }
 }
 
-std::span<const float> PrivateStore::gradient(std::int64_t unit) const {
-    return accumulators_[static_cast<std::size_t>(unit)].result();
+std::span<const float> PrivateStore::gradient(std::int64_t index) const {
+    return accumulators_[static_cast<std::size_t>(index)].result();
 }
 
 std::vector<Allocation> PrivateStore::allocations() const {
-    return {{"private parameters", parameters_.bytes()},
-            {"gradients (tree over micro-batches)", accumulator_memory_.bytes()},
-            {"all-reduce receive buffers", 4 * static_cast<std::int64_t>(scratch_.size())}};
+    std::vector<Allocation> list;
+    const auto add = [&](const char* purpose, const AlignedBuffer& memory) {
+        if (!memory.empty()) list.push_back({purpose, memory.bytes()});
+    };
+    add("private fp32 parameters", masters_);
+    add("parameters in the compute type", compute_);
+    add("gradient slots", gradient_memory_);
+    add("gradients (sums over micro-batches)", accumulator_memory_);
+    add("all-reduce receive buffers", scratch_);
+    add("gradient in the reduce type", rounded_);
+    return list;
 }
 
 std::string PrivateStore::describe() const {

@@ -3,35 +3,40 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace fullshard::shard {
 
 namespace {
-std::span<float> part(std::span<float> slot, std::int64_t begin, std::int64_t end) {
-    return slot.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+
+/// All floating-point types have a zero whose bits are zeros.
+void zero(const TypedSpan& slot, std::int64_t begin, std::int64_t end) {
+    const TypedSpan part = slot.part(begin, end - begin);
+    std::memset(part.data, 0, static_cast<std::size_t>(part.bytes()));
 }
+
 }  // namespace
 
-void SlotGradSink::begin(std::span<float> slot) {
-    ensure(static_cast<std::int64_t>(slot.size()) == unit_->padded(),
-           "a gradient slot fits its unit");
+void SlotGradSink::begin(const TypedSpan& slot) {
+    ensure(slot.count == unit_->padded(), "a gradient slot fits its unit");
     slot_ = slot;
+    open_ = true;
     std::ranges::fill(written_, char{0});
 }
 
 GradSink::Target SlotGradSink::open(std::int64_t index) {
-    ensure(open_for_writing(), "gradients are written between begin_gradients and reduce");
+    ensure(open_, "gradients are written between begin_gradients and reduce");
     const auto i = static_cast<std::size_t>(index);
     ensure(i < written_.size() && unit_->parameters()[i].trainable,
            "a gradient belongs to a trainable parameter of the unit");
     const Placement& place = unit_->placement(i);
     const bool accumulate = std::exchange(written_[i], char{1}) != 0;
-    return {part(slot_, place.offset, place.offset + place.numel), accumulate};
+    return {slot_.part(place.offset, place.numel), accumulate};
 }
 
 void SlotGradSink::seal() {
-    ensure(open_for_writing(), "a micro-batch's gradients are sealed once");
+    ensure(open_, "a micro-batch's gradients are sealed once");
     // Parameters lie in the flat parameter trainable first, each group in order: walk them in
     // place.
     std::int64_t end = 0;
@@ -39,13 +44,13 @@ void SlotGradSink::seal() {
         for (std::size_t i = 0; i < written_.size(); ++i) {
             if (unit_->parameters()[i].trainable != trainable) continue;
             const Placement& place = unit_->placement(i);
-            std::ranges::fill(part(slot_, end, place.offset), 0.0F);
+            zero(slot_, end, place.offset);
             end = place.offset + place.numel;
-            if (!written_[i]) std::ranges::fill(part(slot_, place.offset, end), 0.0F);
+            if (!written_[i]) zero(slot_, place.offset, end);
         }
     }
-    std::ranges::fill(part(slot_, end, unit_->padded()), 0.0F);
-    slot_ = {};
+    zero(slot_, end, unit_->padded());
+    open_ = false;
 }
 
 }  // namespace fullshard::shard

@@ -5,7 +5,6 @@
 #include "shard/layout.h"
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace fullshard::shard {
@@ -18,16 +17,19 @@ class SlotGradSink final : public GradSink {
     explicit SlotGradSink(const Unit& unit) : unit_(&unit), written_(unit.parameters().size()) {}
 
     /// Starts a micro-batch in `slot`, which has the unit's padded length and undefined content.
-    void begin(std::span<float> slot);
+    void begin(const TypedSpan& slot);
+    /// Goes on with another micro-batch that adds to what the slot holds since `begin`.
+    void resume() { open_ = true; }
     Target open(std::int64_t index) override;
+    /// Ends a micro-batch that another one will add to.
+    void pause() { open_ = false; }
     void seal();
-
-    bool open_for_writing() const { return !slot_.empty(); }
 
   private:
     const Unit* unit_;
     std::vector<char> written_;  // not vector<bool>: cleared and read in loops
-    std::span<float> slot_;
+    TypedSpan slot_;
+    bool open_ = false;
 };
 
 }  // namespace fullshard::shard

@@ -14,14 +14,22 @@
 
 namespace fullshard::shard {
 
+// clang-format off
 std::span<const Strategy> strategies() {
     using enum Holding;
+    using enum GroupExtent;
     static constexpr std::array kTable{
-        Strategy{"no_shard", kReplicated, kReplicated, kReplicated},
-        Strategy{"full_shard", kSharded, kSharded, kSharded},
+        //       name                  group   parameters   gradients    optimizer
+        Strategy{"no_shard",           kWorld, kReplicated, kReplicated, kReplicated},
+        Strategy{"zero1",              kWorld, kReplicated, kReplicated, kSharded},
+        Strategy{"shard_grad_op",      kWorld, kReplicated, kSharded,    kSharded},
+        Strategy{"full_shard",         kWorld, kSharded,    kSharded,    kSharded},
+        Strategy{"hybrid_shard",       kNode,  kSharded,    kSharded,    kSharded},
+        Strategy{"hybrid_shard_zero2", kNode,  kReplicated, kSharded,    kSharded},
     };
     return kTable;
 }
+// clang-format on
 
 const Strategy& find_strategy(std::string_view name) {
     const auto table = strategies();
@@ -33,8 +41,27 @@ const Strategy& find_strategy(std::string_view name) {
                                  fmt::join(names, ", ")));
 }
 
+std::int64_t group_size(const Strategy& strategy, std::int64_t asked,
+                        const comm::Topology& topology) {
+    const std::int64_t ranks = topology.world.size();
+    if (strategy.keeps_everything()) return 1;
+    if (asked > 0) {
+        if (ranks % asked == 0) return asked;
+        throw UsageError(fmt::format(
+            "shard.group_size = {} does not divide the {} ranks; use a divisor, or 0 for the "
+            "strategy's own",
+            asked, ranks));
+    }
+    if (strategy.group == GroupExtent::kWorld) return ranks;
+    if (topology.equal_nodes()) return topology.node_sizes.front();
+    throw UsageError(fmt::format(
+        "shard.strategy = {} shards within a node, but nodes hold {} ranks; start as many on "
+        "each, or set shard.group_size",
+        strategy.name, fmt::join(topology.node_sizes, ", ")));
+}
+
 StoreKind choose_store(const Strategy& strategy, StorePreference preference, const Place& place) {
-    if (strategy.parameters == Holding::kReplicated) return StoreKind::kPrivate;
+    if (strategy.keeps_everything()) return StoreKind::kPrivate;
     if (preference == StorePreference::kSlotted) return StoreKind::kSlotted;
     if (place.lane_size == 1) return StoreKind::kResident;
     if (preference == StorePreference::kResident) {
@@ -46,17 +73,17 @@ StoreKind choose_store(const Strategy& strategy, StorePreference preference, con
 }
 
 std::unique_ptr<UnitStore> make_store(StoreKind kind, const Layout& layout,
-                                      const comm::Group& world, const comm::NodeLanes& lanes,
+                                      const Schedule& schedule, const comm::Mesh& mesh,
                                       const StoreOptions& options) {
     switch (kind) {
         case StoreKind::kPrivate:
-            return std::make_unique<PrivateStore>(layout, world, options);
+            return std::make_unique<PrivateStore>(layout, schedule, mesh.replicas, options);
         case StoreKind::kResident:
-            return std::make_unique<ResidentNodeStore>(layout, lanes, options);
+            return std::make_unique<ResidentNodeStore>(layout, schedule, mesh, options);
         case StoreKind::kSlotted:
             break;
     }
-    return std::make_unique<SlottedStore>(layout, lanes, options);
+    return std::make_unique<SlottedStore>(layout, schedule, mesh, options);
 }
 
 }  // namespace fullshard::shard

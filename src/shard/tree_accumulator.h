@@ -1,5 +1,7 @@
-// Adds the gradients of a step's micro-batches in tree order.
+// Adds the gradients of a step's micro-batches.
 #pragma once
+
+#include "shard/store_options.h"
 
 #include <cstdint>
 #include <span>
@@ -11,13 +13,16 @@ namespace fullshard::shard {
 /// Together with a tree over the ranks inside each contribution this is the balanced binary tree
 /// over all micro-batches, so that (ranks, accumulation) = (1, 4), (2, 2) and (4, 1) give equal
 /// bits.
+///
+/// Under SumOrder::kFast contributions are added as they come, with two buffers however many there
+/// are: one holds the sum, the next contribution arrives in the other.
 class TreeAccumulator {
   public:
     /// Buffers that `contributions` of them need.
-    static std::int64_t levels_for(std::int64_t contributions);
+    static std::int64_t levels_for(std::int64_t contributions, SumOrder order);
 
     /// `memory` holds `levels` buffers of equal length and outlives the accumulator.
-    TreeAccumulator(std::span<float> memory, std::int64_t levels);
+    TreeAccumulator(std::span<float> memory, std::int64_t levels, SumOrder order);
 
     void reset() { count_ = 0; }
     /// Where the next contribution must be written; valid until `commit`.
@@ -27,15 +32,17 @@ class TreeAccumulator {
     /// Sums what is left in the levels; the result stays valid until the next `reset`. Call once,
     /// after the last contribution (there was at least one).
     void finish();
-    std::span<const float> result() const { return result_; }
+    std::span<float> result() const { return result_; }
 
   private:
     std::span<float> level(std::int64_t index) const;
+    std::int64_t target_level() const;
 
     std::span<float> memory_;
     std::int64_t levels_;
+    SumOrder order_;
     std::uint64_t count_ = 0;
-    std::span<const float> result_;
+    std::span<float> result_;
 };
 
 }  // namespace fullshard::shard

@@ -8,7 +8,7 @@ Lease& Lease::operator=(Lease&& other) {
     if (this == &other) return *this;
     release();
     store_ = std::exchange(other.store_, nullptr);
-    unit_ = other.unit_;
+    use_ = other.use_;
     return *this;
 }
 
@@ -18,12 +18,12 @@ Lease::~Lease() {
 }
 
 void Lease::release() {
-    if (store_ != nullptr) std::exchange(store_, nullptr)->release(unit_);
+    if (store_ != nullptr) std::exchange(store_, nullptr)->release(use_);
 }
 
-Lease UnitStore::unshard(std::int64_t unit) {
-    acquire(unit);
-    return {*this, unit};
+Lease UnitStore::unshard(const UnitUse& use) {
+    acquire(use.unit);
+    return {*this, use};
 }
 
 Traffic& Traffic::operator+=(const Traffic& other) {

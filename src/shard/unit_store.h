@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/grad_sink.h"
-#include "shard/layout.h"
+#include "shard/schedule.h"
 
 #include <cstdint>
 #include <span>
@@ -14,13 +14,14 @@ namespace fullshard::shard {
 
 class UnitStore;
 
-/// The right to read a unit's unsharded parameters; ends with the object (`reshard`).
+/// The right to read a unit's unsharded parameters; ends with the object (`reshard`, as the use
+/// says).
 class Lease {
   public:
     Lease() = default;
-    Lease(UnitStore& store, std::int64_t unit) : store_(&store), unit_(unit) {}
+    Lease(UnitStore& store, const UnitUse& use) : store_(&store), use_(use) {}
     Lease(Lease&& other) noexcept
-        : store_(std::exchange(other.store_, nullptr)), unit_(other.unit_) {}
+        : store_(std::exchange(other.store_, nullptr)), use_(other.use_) {}
     Lease& operator=(Lease&& other);
     ~Lease();
 
@@ -29,7 +30,7 @@ class Lease {
 
   private:
     UnitStore* store_ = nullptr;
-    std::int64_t unit_ = 0;
+    UnitUse use_;
 };
 
 /// An item of memory that a store has allocated or a plan predicts, in bytes.
@@ -43,11 +44,13 @@ struct Allocation {
 
 /// What this rank's store has moved so far, in bytes.
 struct Traffic {
-    std::int64_t gathered = 0;         ///< logical: (W-1)/W of the flat parameter at each unshard
-    std::int64_t reduced = 0;          ///< logical: (W-1)/W of the flat parameter at each reduction
+    std::int64_t gathered = 0;  ///< logical: (W-1)/W of the flat parameter when it is unsharded
+    /// Logical: (W-1)/W of the flat parameter at each reduction over a shard group of W ranks,
+    /// twice (R-1)/R of a shard at each all-reduce over R replicas.
+    std::int64_t reduced = 0;
     std::int64_t node_local_read = 0;  ///< gradients read from other ranks of the node
-    std::int64_t lane_received = 0;  ///< received from other nodes (or ranks, without node sharing)
-    std::int64_t copied = 0;         ///< copied on this rank only to make sharding work
+    std::int64_t lane_received = 0;    ///< in messages: from other nodes, replicas, or ranks
+    std::int64_t copied = 0;           ///< copied on this rank only to make sharding work
 
     friend bool operator==(const Traffic&, const Traffic&) = default;
     Traffic& operator+=(const Traffic& other);
@@ -66,25 +69,28 @@ struct Faults {
 /// calls in the same order, except that `prefetch` is advice. Calls may wait for peers and then
 /// throw CommunicationError at the deadline. Within a step:
 ///
-///   per micro-batch   unshard / prefetch / release in both passes; in backward for each unit
-///                     `begin_gradients`, fill the sink, `reduce`
+///   per micro-batch   unshard / prefetch / release in both passes as the schedule says; in
+///                     backward once for each trainable unit `begin_gradients`, fill the sink,
+///                     `reduce`
 ///   then              `finish_reductions`, and for each unit read `gradient`,
 ///                     `begin_update`, change the master shard, `publish`
 class UnitStore {
   public:
     virtual ~UnitStore() = default;
 
-    /// Where the unit's flat parameter appears when it is unsharded: the same memory for the life
-    /// of the store, its content valid only under a lease. Padded length.
-    virtual std::span<float> unsharded(std::int64_t unit) = 0;
+    /// Where the unit's flat parameter appears when it is unsharded, in the compute type: the same
+    /// memory for the life of the store, its content valid only under a lease. Padded length.
+    virtual TypedSpan unsharded(std::int64_t unit) = 0;
 
     /// Starts the unshard of a unit that will be leased soon, if its memory is free already.
     virtual void prefetch(std::int64_t unit) = 0;
     /// Returns when the whole flat parameter can be read at `unsharded(unit)`.
-    Lease unshard(std::int64_t unit);
+    /// A unit may be leased several times at once.
+    Lease unshard(const UnitUse& use);
 
     /// Where the unit's gradients go; the same object for the life of the store. It may be written
-    /// between `begin_gradients` and `reduce` of a micro-batch; what is not written is zero.
+    /// between `begin_gradients` and `reduce` of a micro-batch; what is not written is zero. Its
+    /// memory has the compute type, or fp32 where a step's micro-batches are added in it.
     virtual GradSink& grad_sink(std::int64_t unit) = 0;
     virtual void begin_gradients(std::int64_t unit) = 0;
     /// Starts summing this micro-batch's gradient over the ranks.
@@ -107,13 +113,13 @@ class UnitStore {
     /// What the store has allocated, item by item, for the comparison with the plan.
     virtual std::vector<Allocation> allocations() const = 0;
     virtual Traffic traffic() const = 0;
-    /// "resident", "slotted" or "private", with the plan in force, for the banner.
+    /// "resident", "slotted" or "private", with what that means here, for the banner.
     virtual std::string describe() const = 0;
 
   protected:
     friend class Lease;
     virtual void acquire(std::int64_t unit) = 0;
-    virtual void release(std::int64_t unit) = 0;
+    virtual void release(const UnitUse& use) = 0;
 };
 
 }  // namespace fullshard::shard

@@ -1,5 +1,7 @@
 #include "shard/layout.h"
 
+#include "base/error.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -27,8 +29,8 @@ TEST(Unit, ParametersStartAt256BytesAndShardsAreEqual) {
         EXPECT_EQ(unit.numel(), 15 + 64 + 1);
         EXPECT_EQ(unit.shard_numel() * shards, unit.padded());
         EXPECT_GE(unit.padded(), 129);
-        EXPECT_LT(unit.padded() - 129, std::lcm(64, 16 * shards));
-        EXPECT_EQ(unit.shard_numel() % 16, 0);
+        EXPECT_LT(unit.padded() - 129, std::lcm(64, 32 * shards));
+        EXPECT_EQ(unit.shard_numel() % 32, 0);
         EXPECT_EQ(unit.padded() % 64, 0);  // the next unit keeps the alignment
     }
 }
@@ -78,7 +80,7 @@ TEST(Unit, HugeParametersNeed64Bits) {
 }
 
 Layout layout_of(const std::vector<std::int64_t>& sizes) {
-    Layout layout{1, {}};
+    Layout layout;
     for (const std::int64_t size : sizes)
         layout.units.emplace_back("u", std::vector<std::size_t>{},
                                   std::vector{parameter("p", {size})}, 1);
@@ -87,7 +89,7 @@ Layout layout_of(const std::vector<std::int64_t>& sizes) {
 
 TEST(SlotPlan, UnitsOfOneSizeTakeTurnsAndOthersHaveTheirOwnClass) {
     const Layout layout = layout_of({1000, 64, 64, 64, 64, 64, 2000});
-    const SlotPlan plan = make_slot_plan(layout, 2);
+    const SlotPlan plan = make_slot_plan(layout, 2, std::vector(7, SlotNeed::kShared));
     EXPECT_EQ(plan.slot_of_unit, (std::vector<std::size_t>{0, 1, 2, 1, 2, 1, 3}));
     EXPECT_EQ(plan.numel(), layout.units[0].padded() + 2 * 64 + layout.units[6].padded());
     EXPECT_EQ(plan.slot(4).offset, plan.slot(2).offset);
@@ -95,7 +97,67 @@ TEST(SlotPlan, UnitsOfOneSizeTakeTurnsAndOthersHaveTheirOwnClass) {
 }
 
 TEST(SlotPlan, NeverMoreSlotsThanUnits) {
-    EXPECT_EQ(make_slot_plan(layout_of({64, 64}), 5).slots.size(), 2U);
+    EXPECT_EQ(
+        make_slot_plan(layout_of({64, 64}), 5, std::vector(2, SlotNeed::kShared)).slots.size(), 2U);
+}
+
+TEST(SlotPlan, AUnitMayHaveASlotOfItsOwnOrNone) {
+    using enum SlotNeed;
+    const SlotPlan plan = make_slot_plan(layout_of({64, 64, 64, 64, 64}), 1,
+                                         {kShared, kOwn, kShared, kNone, kShared});
+    EXPECT_EQ(plan.slot_of_unit, (std::vector<std::size_t>{0, 1, 0, SlotPlan::kNoSlot, 0}));
+}
+
+spec::ModelSpec five_stages() {
+    spec::ModelSpec model{"m", {}};
+    model.stages = {{"s0", {parameter("a", {8, 3}), parameter("b", {4})}},
+                    {"s1", {parameter("c", {5})}},
+                    {"s2", {}},
+                    {"s3", {parameter("d", {7})}},
+                    {"s4", {parameter("e", {2}), parameter("tied", {8, 3})}}};
+    model.stages[4].parameters[1].tied_to = "a";
+    return model;
+}
+
+std::vector<std::string> names(const Layout& layout) {
+    std::vector<std::string> list;
+    for (const Unit& unit : layout.units) list.push_back(unit.name());
+    return list;
+}
+
+TEST(Layout, WrapPoliciesGroupStages) {
+    using Names = std::vector<std::string>;
+    const auto wrapped = [](Wrap wrap) { return make_layout(five_stages(), 2, wrap); };
+    EXPECT_EQ(names(wrapped({WrapPolicy::kModel})), Names{"s0..s4"});
+    // A stage without parameters is run, but is no unit.
+    EXPECT_EQ(names(wrapped({WrapPolicy::kBlock})), (Names{"s0", "s1", "s3", "s4"}));
+    EXPECT_EQ(wrapped({WrapPolicy::kBlock}).segments.size(), 5U);
+    // s1 to s3 have 12 elements, of which s1's 5 are not enough.
+    EXPECT_EQ(names(wrapped({WrapPolicy::kSize, 6})), (Names{"s0", "s1..s3", "s4"}));
+    EXPECT_EQ(names(wrapped({WrapPolicy::kSize, 1000})), Names{"s0..s4"});
+}
+
+TEST(Layout, TiedParametersLiveWithTheOther) {
+    const Layout layout = make_layout(five_stages(), 2);
+    EXPECT_EQ(layout.homes[4], (std::vector<ParameterHome>{{3, 0}, {0, 0}}));
+    EXPECT_EQ(layout.units_of_segment(4), (std::vector<std::int64_t>{0, 3}));
+    // torchtitan 3225: a tied parameter counts once.
+    EXPECT_EQ(layout.numel(), 24 + 4 + 5 + 7 + 2);
+    EXPECT_EQ(five_stages().numel(), layout.numel());
+}
+
+TEST(Layout, RefusesTiesToNothingOrToAnotherShape) {
+    spec::ModelSpec model = five_stages();
+    model.stages[4].parameters[1].tied_to = "nobody";
+    EXPECT_THROW(make_layout(model, 2), LogicError);
+    model.stages[4].parameters[1].tied_to = "c";
+    EXPECT_THROW(make_layout(model, 2), LogicError);
+}
+
+TEST(Layout, ParametersWithoutDimensionsHaveOneElement) {
+    const Unit unit("u", {0}, {parameter("scale", {}), parameter("b", {2})}, 3);
+    EXPECT_EQ(unit.numel(), 3);
+    EXPECT_EQ(unit.pieces(0, unit.padded()).size(), 2U);
 }
 
 }  // namespace

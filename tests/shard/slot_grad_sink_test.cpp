@@ -23,7 +23,7 @@ TEST(SlotGradSink, FirstWriteOverwritesLaterOnesAddAndTheRestIsZero) {
     const Unit unit = unit_of_three();
     SlotGradSink sink(unit);
     std::vector<float> slot(static_cast<std::size_t>(unit.padded()), NAN);
-    sink.begin(slot);
+    sink.begin(std::span<float>(slot));
     GradSink::Target first = sink.open(2);
     EXPECT_FALSE(first.accumulate);
     EXPECT_EQ(first.memory.count, 3);
@@ -35,8 +35,23 @@ TEST(SlotGradSink, FirstWriteOverwritesLaterOnesAddAndTheRestIsZero) {
         EXPECT_EQ(slot[static_cast<std::size_t>(i)], i >= place && i < place + 3 ? 1.5F : 0.0F)
             << i;
     }
-    sink.begin(slot);
+    sink.begin(std::span<float>(slot));
     EXPECT_FALSE(sink.open(2).accumulate);  // a new micro-batch starts over
+}
+
+// What no_sync does: gradients of several micro-batches meet in one slot.
+TEST(SlotGradSink, AResumedMicroBatchAddsToTheOnesBefore) {
+    const Unit unit = unit_of_three();
+    SlotGradSink sink(unit);
+    std::vector<float> slot(static_cast<std::size_t>(unit.padded()), NAN);
+    sink.begin(std::span<float>(slot));
+    EXPECT_FALSE(sink.open(0).accumulate);
+    sink.pause();
+    EXPECT_THROW(sink.open(0), LogicError);
+    sink.resume();
+    EXPECT_TRUE(sink.open(0).accumulate);
+    EXPECT_FALSE(sink.open(2).accumulate);  // first used in the last micro-batch
+    sink.seal();
 }
 
 TEST(SlotGradSink, RefusesFrozenParametersAndWritesAfterSeal) {
@@ -44,7 +59,7 @@ TEST(SlotGradSink, RefusesFrozenParametersAndWritesAfterSeal) {
     SlotGradSink sink(unit);
     std::vector<float> slot(static_cast<std::size_t>(unit.padded()));
     EXPECT_THROW(sink.open(0), LogicError);
-    sink.begin(slot);
+    sink.begin(std::span<float>(slot));
     EXPECT_THROW(sink.open(1), LogicError);
     sink.seal();
     EXPECT_THROW(sink.open(0), LogicError);

@@ -16,70 +16,124 @@ void PrintTo(const Traffic& t, std::ostream* out) {
 
 namespace {
 
-using fullshard::testing::make_toy_world;
 using fullshard::testing::toy_model;
-using fullshard::testing::ToyWorld;
+using fullshard::testing::ToySharding;
+using fullshard::testing::ToyTraining;
 using fullshard::testing::world;
 
-struct PlannedCase {
-    StoreKind kind;
-    int ranks_per_node;
-    bool node_shared;
-};
-
-const std::vector<PlannedCase> kCases{
-    {StoreKind::kPrivate, 0, true}, {StoreKind::kResident, 0, true},
-    {StoreKind::kSlotted, 0, true}, {StoreKind::kSlotted, 0, false},
-    {StoreKind::kSlotted, 1, true}, {StoreKind::kSlotted, 2, true}};
+/// Everything that changes bytes: strategies and groups on nodes of any kind, types, orders.
+std::vector<ToySharding> planned_cases(int ranks) {
+    std::vector<ToySharding> list;
+    for (const Strategy& strategy : strategies()) {
+        for (int group = 0; group <= ranks; ++group) {
+            if (group > 0 && (ranks % group != 0 || strategy.keeps_everything())) continue;
+            for (const int ranks_per_node : {0, 1, 2}) {
+                if (ranks_per_node == 2 && ranks % 2 != 0) continue;
+                for (const bool node_shared : {true, false}) {
+                    for (const StorePreference store :
+                         {StorePreference::kAuto, StorePreference::kSlotted}) {
+                        list.push_back({.strategy = std::string(strategy.name),
+                                        .group_size = group,
+                                        .store = store,
+                                        .ranks_per_node = ranks_per_node,
+                                        .node_shared = node_shared});
+                    }
+                }
+            }
+        }
+    }
+    const auto vary = [&](auto change) {
+        for (const bool node_shared : {true, false}) {
+            for (const StorePreference store :
+                 {StorePreference::kAuto, StorePreference::kSlotted}) {
+                for (const char* strategy : {"no_shard", "zero1", "full_shard", "hybrid_shard"}) {
+                    ToySharding sharding{.strategy = strategy,
+                                         .store = store,
+                                         .ranks_per_node = ranks % 2 == 0 ? ranks / 2 : 0,
+                                         .node_shared = node_shared};
+                    change(sharding);
+                    list.push_back(sharding);
+                }
+            }
+        }
+    };
+    using enum DType;
+    vary([](ToySharding& s) { s.compute = kBFloat16; });
+    vary([](ToySharding& s) { s.reduce = kBFloat16; });
+    vary([](ToySharding& s) { s.compute = s.reduce = kFloat16; });
+    vary([](ToySharding& s) { s.order = SumOrder::kFast; });
+    vary([](ToySharding& s) {
+        s.order = SumOrder::kFast;
+        s.accumulation = Accumulation::kUnsharded;
+        s.compute = kBFloat16;
+    });
+    vary([](ToySharding& s) { s.slots = 3; });
+    vary([](ToySharding& s) { s.wrap = {WrapPolicy::kModel}; });
+    vary([](ToySharding& s) { s.wrap = {WrapPolicy::kSize, 500}; });
+    for (int smaller = 2; smaller < ranks; ++smaller) {
+        if (ranks % smaller != 0) continue;
+        for (const int ranks_per_node : {0, 1, 2}) {
+            for (const bool node_shared : {true, false}) {
+                for (const StorePreference store :
+                     {StorePreference::kAuto, StorePreference::kSlotted}) {
+                    list.push_back({.store = store,
+                                    .ranks_per_node = ranks_per_node,
+                                    .node_shared = node_shared,
+                                    .regather_ranks = smaller});
+                }
+            }
+        }
+    }
+    return list;
+}
 
 TEST(Plan, MemoryEqualsWhatIsAllocated) {
-    for (const PlannedCase& c : kCases) {
+    for (const ToySharding& sharding : planned_cases(world().size())) {
         for (const std::int64_t micro_batches : {1, 5}) {
-            const ToyWorld toy = make_toy_world(world(), c.ranks_per_node, c.node_shared);
-            const Layout layout =
-                make_block_layout(toy_model(), c.kind == StoreKind::kPrivate ? 1 : world().size());
-            const StoreOptions options{
-                .parameter_slots = 3, .gradient_slots = 2, .micro_batches = micro_batches};
-            const auto store = make_store(c.kind, layout, toy.topology.world, toy.lanes, options);
-            const Place place = c.kind == StoreKind::kPrivate
-                                    ? Place{0, 1, world().rank(), world().size()}
-                                    : place_of(toy.lanes);
-            EXPECT_EQ(store->allocations(), plan_memory(c.kind, layout, place, options));
-            toy.topology.world.barrier();
+            ToyTraining toy(world(), sharding, micro_batches);
+            EXPECT_EQ(
+                toy.store().allocations(),
+                plan_memory(toy.kind(), toy.layout(), toy.schedule(), toy.place(), toy.options()))
+                << sharding.describe();
         }
     }
 }
 
 TEST(Plan, TrafficEqualsWhatIsCounted) {
-    for (const PlannedCase& c : kCases) {
-        const std::int64_t micro_batches = 3;
-        const ToyWorld toy = make_toy_world(world(), c.ranks_per_node, c.node_shared);
-        const Layout layout =
-            make_block_layout(toy_model(), c.kind == StoreKind::kPrivate ? 1 : world().size());
-        const auto store = make_store(c.kind, layout, toy.topology.world, toy.lanes,
-                                      {.micro_batches = micro_batches});
-        const Place place = c.kind == StoreKind::kPrivate
-                                ? Place{0, 1, world().rank(), world().size()}
-                                : place_of(toy.lanes);
-        for (int step = 0; step < 2; ++step) {
-            const Traffic before = store->traffic();
-            fullshard::testing::run_toy_training(*store, layout, toy.topology.world, 1,
-                                                 micro_batches);
-            EXPECT_EQ(store->traffic() - before,
-                      plan_traffic(c.kind, layout, make_schedule(layout), place, micro_batches, 0));
-        }
-        toy.topology.world.barrier();
+    for (const ToySharding& sharding : planned_cases(world().size())) {
+        ToyTraining toy(world(), sharding, 3);
+        const auto planned = [&](const Work& work) {
+            return plan_traffic(toy.kind(), toy.layout(), toy.schedule(), toy.place(),
+                                toy.options(), work);
+        };
+        // The evaluation before the first step shares the parameters with it, the one behind the
+        // last step sees new ones.
+        toy.evaluate(2);
+        toy.run(0, 2);
+        toy.evaluate(1);
+        EXPECT_EQ(toy.store().traffic(), planned({.steps = 2, .evaluations = 3, .versions = 3}))
+            << sharding.describe();
     }
+}
+
+Traffic step_traffic(StoreKind kind, const Layout& layout, const Place& place,
+                     const StoreOptions& options) {
+    return plan_traffic(kind, layout, make_schedule(layout, options.residency), place, options,
+                        {.steps = 1});
 }
 
 // The published count for ZeRO-3: two gathers and one reduction of M (W-1)/W per micro-batch and
 // rank.
 TEST(Plan, FullShardMovesThreeTimesTheModelPerMicroBatch) {
-    const Layout layout = make_block_layout(toy_model(), 4);
+    spec::ModelSpec model = toy_model();
+    for (auto& stage : model.stages) {
+        for (auto& parameter : stage.parameters) parameter.trainable = true;
+    }
+    const Layout layout = make_layout(model, 4);
     const std::int64_t model_bytes = 4 * layout.padded();
     for (const StoreKind kind : {StoreKind::kResident, StoreKind::kSlotted}) {
         const Place place = kind == StoreKind::kResident ? Place{1, 4, 0, 1} : Place{1, 2, 1, 2};
-        const Traffic traffic = plan_traffic(kind, layout, make_schedule(layout), place, 5, 0);
+        const Traffic traffic = step_traffic(kind, layout, place, {.micro_batches = 5});
         EXPECT_EQ(traffic.gathered, 5 * 2 * model_bytes * 3 / 4);
         EXPECT_EQ(traffic.reduced, 5 * model_bytes * 3 / 4);
         // Per node of two ranks, (N-1)/N M = M/2 for each of the three.
@@ -90,11 +144,35 @@ TEST(Plan, FullShardMovesThreeTimesTheModelPerMicroBatch) {
     }
 }
 
+// ZeRO-2 gathers once a step (Rajbhandari et al., section 7: the same volume as data parallelism).
+TEST(Plan, ShardGradOpGathersOnceAStep) {
+    const Layout layout = make_layout(toy_model(), 4);
+    const Traffic traffic =
+        step_traffic(StoreKind::kSlotted, layout, {0, 1, 1, 4},
+                     {.residency = Residency::kUntilUpdate, .micro_batches = 5});
+    EXPECT_EQ(traffic.gathered, 4 * layout.padded() * 3 / 4);
+}
+
+// Hybrid: gathers stay within the group; a shard crosses between replicas as an all-reduce.
+TEST(Plan, HybridAllReducesShardsOverReplicasPerMicroBatchOrOnceAStep) {
+    const Layout layout = make_layout(toy_model(), 2);
+    std::int64_t learning = 0;
+    for (const Unit& unit : layout.units) learning += unit.trainable() ? 4 * unit.padded() : 0;
+    const Place place{0, 2, 0, 1, 0, 4};
+    for (const SumOrder order : {SumOrder::kTree, SumOrder::kFast}) {
+        const Traffic traffic =
+            step_traffic(StoreKind::kResident, layout, place, {.micro_batches = 5, .order = order});
+        const std::int64_t all_reduces = order == SumOrder::kTree ? 5 : 1;
+        EXPECT_EQ(traffic.reduced, 5 * learning / 2 + all_reduces * 2 * (learning / 2) * 3 / 4);
+    }
+}
+
 TEST(Plan, UnshardedParametersExistOncePerNode) {
-    const Layout layout = make_block_layout(toy_model(), 4);
+    const Layout layout = make_layout(toy_model(), 4);
     const Place place{0, 4, 0, 1};
     std::int64_t per_node = 0, private_parameters = 0;
-    for (const Allocation& a : plan_memory(StoreKind::kResident, layout, place, {})) {
+    for (const Allocation& a :
+         plan_memory(StoreKind::kResident, layout, make_schedule(layout), place, {})) {
         if (a.purpose.find("parameters") == std::string::npos) continue;
         (a.node_shared ? per_node : private_parameters) += a.bytes;
     }
@@ -103,10 +181,25 @@ TEST(Plan, UnshardedParametersExistOncePerNode) {
 }
 
 TEST(Plan, ResidentStoreCopiesNothing) {
-    const Layout layout = make_block_layout(toy_model(), 4);
-    EXPECT_EQ(plan_traffic(StoreKind::kResident, layout, make_schedule(layout), {0, 4, 0, 1}, 7, 3)
-                  .copied,
+    const Layout layout = make_layout(toy_model(), 4);
+    EXPECT_EQ(step_traffic(StoreKind::kResident, layout, {0, 4, 0, 1}, {.micro_batches = 7}).copied,
               0);
+    const Layout alone = make_layout(toy_model(), 1);
+    EXPECT_EQ(step_traffic(StoreKind::kResident, alone, {}, {.micro_batches = 7}).copied, 0);
+}
+
+// TransformerEngine 2918, DeepSpeed 7639: sizes beyond 2^31 elements.
+TEST(Plan, BillionsOfElementsNeed64Bits) {
+    spec::ModelSpec model{"huge", {}};
+    spec::ParameterSpec p;
+    p.name = "p";
+    p.shape = {3'000'000'000};
+    model.stages.push_back({"s", {p}});
+    const Layout layout = make_layout(model, 4);
+    EXPECT_EQ(layout.numel(), 3'000'000'000);
+    const Traffic traffic = step_traffic(StoreKind::kSlotted, layout, {0, 1, 0, 4}, {});
+    EXPECT_EQ(traffic.gathered, 2 * 4 * layout.padded() * 3 / 4);
+    EXPECT_GT(traffic.gathered, std::int64_t{3'000'000'000} * 4);
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+// The promise of equal bits for everything that only moves state around: strategies, group sizes,
+// stores, nodes, wrapping, prefetching, slots.
 #include "base/error.h"
 #include "shard/toy_training.h"
 #include "support/mpi_world.h"
@@ -6,119 +8,252 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 namespace fullshard::shard {
 namespace {
 
-using fullshard::testing::make_toy_world;
+using fullshard::testing::on_first_ranks;
 using fullshard::testing::same_bits;
-using fullshard::testing::ToyWorld;
+using fullshard::testing::toy_model;
+using fullshard::testing::ToySharding;
+using fullshard::testing::ToyTraining;
 using fullshard::testing::train_toy;
 using fullshard::testing::train_toy_serially;
 using fullshard::testing::world;
 
-constexpr std::int64_t kSteps = 6;
+constexpr std::int64_t kSteps = 4;
 
-/// How ranks are cut into nodes, and which store runs on them.
-struct Case {
-    const char* name;
-    StoreKind kind;
-    int ranks_per_node;
-    bool node_shared;
-};
-
-std::vector<Case> cases() {
-    std::vector<Case> list{{"private", StoreKind::kPrivate, 0, true},
-                           {"resident", StoreKind::kResident, 0, true},
-                           {"slotted_on_a_node", StoreKind::kSlotted, 0, true},
-                           {"slotted_without_sharing", StoreKind::kSlotted, 0, false},
-                           {"slotted_one_rank_a_node", StoreKind::kSlotted, 1, true}};
-    if (world().size() == 4) list.push_back({"slotted_on_2x2_nodes", StoreKind::kSlotted, 2, true});
+/// Ways to cut the ranks into nodes, and what a store makes of them.
+std::vector<ToySharding> on_all_nodes(const ToySharding& sharding, int ranks) {
+    std::vector<ToySharding> list;
+    const auto add = [&](int ranks_per_node, bool node_shared, StorePreference store) {
+        ToySharding each = sharding;
+        each.ranks_per_node = ranks_per_node;
+        each.node_shared = node_shared;
+        each.store = store;
+        list.push_back(each);
+    };
+    add(0, true, StorePreference::kAuto);
+    add(0, true, StorePreference::kSlotted);
+    add(0, false, StorePreference::kSlotted);
+    if (ranks % 2 == 0) add(ranks / 2, true, StorePreference::kAuto);
     return list;
 }
 
-// Every store, on every cut of the ranks, gives the bits of plain loops in one process. The tree of
-// three ranks is (0+1)+2, which with an accumulation of 1 is also the oracle's.
-TEST(Stores, GiveTheBitsOfPlainLoops) {
-    for (const std::int64_t micro_batches : {1, 2, 4}) {
-        if (world().size() == 3 && micro_batches > 1) continue;
-        const auto expected = train_toy_serially(kSteps, micro_batches * world().size());
-        for (const Case& c : cases()) {
-            const ToyWorld toy = make_toy_world(world(), c.ranks_per_node, c.node_shared);
-            EXPECT_TRUE(same_bits(train_toy(toy, c.kind, kSteps, micro_batches), expected))
-                << c.name << ", " << micro_batches << " micro-batches";
+/// Every strategy with every group size that divides the ranks.
+std::vector<ToySharding> strategies_and_groups(int ranks) {
+    std::vector<ToySharding> list;
+    for (const Strategy& strategy : strategies()) {
+        list.push_back({.strategy = std::string(strategy.name)});
+        if (strategy.keeps_everything()) continue;
+        for (int group = 1; group <= ranks; ++group) {
+            if (ranks % group == 0)
+                list.push_back({.strategy = std::string(strategy.name), .group_size = group});
+        }
+    }
+    return list;
+}
+
+/// Every strategy with its own group size, and full_shard in two groups where there can be: what
+/// tests of other choices multiply with.
+std::vector<ToySharding> strategies_once(int ranks) {
+    std::vector<ToySharding> list;
+    for (const Strategy& strategy : strategies()) {
+        list.push_back({.strategy = std::string(strategy.name)});
+    }
+    if (ranks % 2 == 0) list.push_back({.group_size = ranks / 2});
+    return list;
+}
+
+TEST(Stores, StrategiesGroupsAndNodesGiveTheBitsOfPlainLoops) {
+    const int ranks = world().size();
+    for (const std::int64_t micro_batches : {1, 2}) {
+        const auto expected = train_toy_serially(kSteps, ranks, micro_batches);
+        for (const ToySharding& strategy : strategies_and_groups(ranks)) {
+            for (const ToySharding& sharding : on_all_nodes(strategy, ranks)) {
+                EXPECT_TRUE(
+                    same_bits(train_toy(world(), sharding, kSteps, micro_batches), expected))
+                    << sharding.describe() << ", " << micro_batches << " micro-batches";
+            }
+        }
+    }
+}
+
+TEST(Stores, WrapPoliciesPrefetchesAndSlotsChangeNothing) {
+    using Backward = Prefetch::Backward;
+    const std::vector<Wrap> wraps{
+        {WrapPolicy::kModel, 0}, {WrapPolicy::kBlock, 0}, {WrapPolicy::kSize, 500}};
+    const std::vector<Prefetch> prefetches{{false, Backward::kOff, 1},
+                                           {true, Backward::kOff, 1},
+                                           {false, Backward::kPost, 1},
+                                           {true, Backward::kPre, 2}};
+    const auto expected = train_toy_serially(kSteps, world().size(), 2);
+    for (const Wrap& wrap : wraps) {
+        for (const Prefetch& prefetch : prefetches) {
+            for (const bool reshard : {true, false}) {
+                const ToySharding base{.wrap = wrap,
+                                       .prefetch = prefetch,
+                                       .slots = prefetch.ahead + 1,
+                                       .reshard_after_forward = reshard};
+                for (const ToySharding& sharding : on_all_nodes(base, world().size())) {
+                    EXPECT_TRUE(same_bits(train_toy(world(), sharding, kSteps, 2), expected))
+                        << sharding.describe();
+                }
+            }
+        }
+    }
+}
+
+TEST(Stores, OneSlotIsEnoughWithoutPrefetch) {
+    const auto expected = train_toy_serially(kSteps, world().size(), 2);
+    for (ToySharding& sharding : on_all_nodes(
+             {.prefetch = {false, Prefetch::Backward::kOff}, .slots = 1}, world().size())) {
+        EXPECT_TRUE(same_bits(train_toy(world(), sharding, kSteps, 2), expected))
+            << sharding.describe();
+    }
+}
+
+// ZeRO++'s hpZ, FSDP2's reshard_after_forward = k.
+TEST(Stores, GatheringAgainInASmallerGroupChangesNothing) {
+    const int ranks = world().size();
+    const auto expected = train_toy_serially(kSteps, ranks, 2);
+    for (int smaller = 2; smaller < ranks; ++smaller) {
+        if (ranks % smaller != 0) continue;
+        for (const ToySharding& sharding : on_all_nodes({.regather_ranks = smaller}, ranks)) {
+            EXPECT_TRUE(same_bits(train_toy(world(), sharding, kSteps, 2), expected))
+                << sharding.describe();
         }
     }
 }
 
 TEST(Stores, DifferentWorldSizesGiveEqualBitsForTheSameGlobalBatch) {
     if (world().size() != 4) GTEST_SKIP() << "compares 1, 2 and 4 ranks: needs 4";
-    const auto expected = train_toy_serially(kSteps, 4);
-    for (const int ranks : {1, 2, 4}) {
-        fullshard::testing::on_first_ranks(ranks, [&](const comm::Group& group) {
-            for (const StoreKind kind :
-                 {StoreKind::kPrivate, StoreKind::kResident, StoreKind::kSlotted}) {
-                const ToyWorld toy = make_toy_world(group, 0, true);
-                EXPECT_TRUE(same_bits(train_toy(toy, kind, kSteps, 4 / ranks), expected)) << ranks;
-            }
-        });
+    for (const DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+        const auto expected = train_toy_serially(kSteps, 1, 4, compute);
+        for (const int ranks : {1, 2, 4}) {
+            on_first_ranks(ranks, [&](const comm::Group& group) {
+                for (const char* strategy : {"no_shard", "zero1", "shard_grad_op", "full_shard"}) {
+                    const ToySharding sharding{.strategy = strategy, .compute = compute};
+                    EXPECT_TRUE(same_bits(train_toy(group, sharding, kSteps, 4 / ranks), expected))
+                        << sharding.describe() << " on " << ranks;
+                }
+            });
+        }
     }
 }
 
-// Three ranks with accumulation sum in another tree than one rank would: close, not equal.
-TEST(Stores, ThreeRanksWithAccumulationAreCloseToPlainLoops) {
-    if (world().size() != 3) GTEST_SKIP() << "needs 3 ranks";
-    const auto expected = train_toy_serially(kSteps, 6);
-    for (const Case& c : cases()) {
-        const auto actual =
-            train_toy(make_toy_world(world(), c.ranks_per_node, c.node_shared), c.kind, kSteps, 2);
-        ASSERT_EQ(actual.size(), expected.size());
-        for (std::size_t i = 0; i < actual.size(); ++i) {
-            ASSERT_NEAR(actual[i], expected[i], 1e-5 * (1.0 + std::abs(expected[i]))) << c.name;
+TEST(Stores, HalfWidthComputeAndReduceTypesGiveTheBitsOfPlainLoops) {
+    const int ranks = world().size();
+    using enum DType;
+    for (const auto& [compute, reduce] : {std::pair{kBFloat16, kFloat32},
+                                          {kFloat16, kFloat32},
+                                          {kBFloat16, kBFloat16},
+                                          {kFloat32, kBFloat16},
+                                          {kFloat16, kBFloat16}}) {
+        const auto expected = train_toy_serially(kSteps, ranks, 2, compute, reduce);
+        for (ToySharding strategy : strategies_once(ranks)) {
+            strategy.compute = compute;
+            strategy.reduce = reduce;
+            for (const ToySharding& sharding : on_all_nodes(strategy, ranks)) {
+                EXPECT_TRUE(same_bits(train_toy(world(), sharding, kSteps, 2), expected))
+                    << sharding.describe();
+            }
+        }
+    }
+}
+
+void expect_close(const std::vector<float>& actual, const std::vector<float>& expected,
+                  const std::string& what) {
+    ASSERT_EQ(actual.size(), expected.size()) << what;
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+        ASSERT_NEAR(actual[i], expected[i], 1e-5 * (1.0 + std::abs(expected[i]))) << what;
+    }
+}
+
+// The second row of the promise: other orders of summation, equal to rounding.
+TEST(Stores, FastOrderAndUnshardedAccumulationAreCloseToPlainLoops) {
+    const int ranks = world().size();
+    for (const std::int64_t micro_batches : {1, 3}) {
+        const auto expected = train_toy_serially(kSteps, ranks, micro_batches);
+        for (const Accumulation accumulation : {Accumulation::kSharded, Accumulation::kUnsharded}) {
+            for (ToySharding strategy : strategies_once(ranks)) {
+                strategy.order = SumOrder::kFast;
+                strategy.accumulation = accumulation;
+                for (const ToySharding& sharding : on_all_nodes(strategy, ranks)) {
+                    expect_close(train_toy(world(), sharding, kSteps, micro_batches), expected,
+                                 sharding.describe());
+                }
+            }
+        }
+    }
+}
+
+// pytorch 155903, 125484: replicas that reduce late must hold the same bits afterwards.
+TEST(Stores, ReplicasStayBitIdenticalWhenTheyReduceOnceAStep) {
+    if (world().size() != 4) GTEST_SKIP() << "two replicas of two shards: needs 4 ranks";
+    for (const SumOrder order : {SumOrder::kTree, SumOrder::kFast}) {
+        ToyTraining training(world(), {.strategy = "hybrid_shard", .group_size = 2, .order = order},
+                             3);
+        training.run(0, kSteps);
+        const auto mine = training.parameters();
+        const std::vector<double> part(mine.begin(), mine.end());
+        std::vector<double> all(4 * part.size());
+        world().all_gather(part, all);
+        for (std::size_t rank = 1; rank < 4; ++rank) {
+            EXPECT_TRUE(std::equal(part.begin(), part.end(),
+                                   all.begin() + static_cast<std::ptrdiff_t>(rank * part.size())));
         }
     }
 }
 
 TEST(Stores, PoisonBetweenUsesAndRandomDelaysChangeNothing) {
-    const auto expected = train_toy_serially(kSteps, world().size() == 3 ? 3 : 2 * world().size());
-    const std::int64_t micro_batches = world().size() == 3 ? 1 : 2;
-    for (const Case& c : cases()) {
-        for (const std::uint64_t seed : {1, 2, 3}) {
-            const ToyWorld toy = make_toy_world(world(), c.ranks_per_node, c.node_shared);
-            const Faults faults{.max_delay_us = 300, .poison = true, .seed = seed};
-            EXPECT_TRUE(same_bits(train_toy(toy, c.kind, kSteps, micro_batches, faults), expected))
-                << c.name << ", seed " << seed;
+    const auto expected = train_toy_serially(kSteps, world().size(), 2);
+    for (const std::uint64_t seed : {1, 2}) {
+        for (ToySharding strategy : strategies_once(world().size())) {
+            strategy.faults = {.max_delay_us = 200, .poison = true, .seed = seed};
+            for (const ToySharding& sharding : on_all_nodes(strategy, world().size())) {
+                EXPECT_TRUE(same_bits(train_toy(world(), sharding, kSteps, 2), expected))
+                    << sharding.describe() << ", seed " << seed;
+            }
         }
     }
 }
 
 TEST(Stores, PoisonReachesWhoeverReadsAReleasedSlot) {
-    const ToyWorld toy = make_toy_world(world(), 0, true);
-    const Layout layout = make_block_layout(fullshard::testing::toy_model(), world().size());
-    const auto store = make_store(StoreKind::kSlotted, layout, toy.topology.world, toy.lanes,
-                                  {.faults = {.poison = true}});
+    ToyTraining training(world(), {.store = StorePreference::kSlotted, .faults = {.poison = true}},
+                         1);
+    UnitStore& store = training.store();
     {
-        const Lease lease = store->unshard(1);
-        for (const float value : store->unsharded(1)) ASSERT_FALSE(std::isnan(value));
+        const Lease lease = store.unshard({1});
+        for (const float value : store.unsharded(1).as<float>()) ASSERT_FALSE(std::isnan(value));
     }
-    toy.topology.world.barrier();
-    for (const float value : store->unsharded(1)) ASSERT_TRUE(std::isnan(value));
-    toy.topology.world.barrier();
+    world().barrier();
+    for (const float value : store.unsharded(1).as<float>()) ASSERT_TRUE(std::isnan(value));
+    world().barrier();
 }
 
 TEST(Stores, UnshardedMemoryNeverMoves) {
-    for (const Case& c : cases()) {
-        const ToyWorld toy = make_toy_world(world(), c.ranks_per_node, c.node_shared);
-        const Layout layout = make_block_layout(fullshard::testing::toy_model(),
-                                                c.kind == StoreKind::kPrivate ? 1 : world().size());
-        const auto store = make_store(c.kind, layout, toy.topology.world, toy.lanes, {});
-        std::vector<float*> before, after;
-        for (std::int64_t u = 0; u < 7; ++u) before.push_back(store->unsharded(u).data());
-        fullshard::testing::run_toy_training(*store, layout, toy.topology.world, 2, 1);
-        for (std::int64_t u = 0; u < 7; ++u) after.push_back(store->unsharded(u).data());
-        EXPECT_EQ(before, after) << c.name;
-        toy.topology.world.barrier();
+    for (const ToySharding& sharding : on_all_nodes({}, world().size())) {
+        ToyTraining training(world(), sharding, 1);
+        std::vector<std::byte*> before, after;
+        const auto units = static_cast<std::int64_t>(training.layout().units.size());
+        for (std::int64_t u = 0; u < units; ++u)
+            before.push_back(training.store().unsharded(u).data);
+        training.run(0, 2);
+        for (std::int64_t u = 0; u < units; ++u)
+            after.push_back(training.store().unsharded(u).data);
+        EXPECT_EQ(before, after) << sharding.describe();
     }
+}
+
+TEST(Strategies, GroupSizesFollowTheTableUnlessAskedFor) {
+    const comm::Topology topology = comm::find_topology(world(), world().size() == 4 ? 2 : 0);
+    EXPECT_EQ(group_size(find_strategy("full_shard"), 0, topology), world().size());
+    EXPECT_EQ(group_size(find_strategy("hybrid_shard"), 0, topology), topology.node_sizes.front());
+    EXPECT_EQ(group_size(find_strategy("no_shard"), 0, topology), 1);
+    EXPECT_EQ(group_size(find_strategy("full_shard"), 1, topology), 1);
+    EXPECT_THROW(group_size(find_strategy("zero1"), world().size() + 1, topology), UsageError);
 }
 
 TEST(ChooseStore, FollowsStrategyPreferenceAndNodes) {

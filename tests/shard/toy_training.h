@@ -1,39 +1,90 @@
 // A training loop without a model: gradients are a closed-form function of (step, micro-batch,
-// element) and of the parameters read, so that any wrong byte anywhere changes the result.
+// stage, element) and of the parameters read, so that any wrong byte anywhere changes the result.
 #pragma once
 
 #include "comm/topology.h"
+#include "shard/plan.h"
 #include "shard/schedule.h"
 #include "shard/strategy.h"
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace fullshard::testing {
 
-struct ToyWorld {
-    comm::Topology topology;
-    comm::NodeLanes lanes;
+/// Everything that may differ between two runs of equal results.
+struct ToySharding {
+    std::string strategy = "full_shard";
+    std::int64_t group_size = 0;
+    shard::StorePreference store = shard::StorePreference::kAuto;
+    int ranks_per_node = 0;
+    bool node_shared = true;
+    shard::Wrap wrap = {};
+    shard::Prefetch prefetch = {};
+    std::int64_t slots = 2;
+    bool reshard_after_forward = true;  ///< false: units stay until the update
+    std::int64_t regather_ranks = 0;
+    DType compute = DType::kFloat32;
+    DType reduce = DType::kFloat32;
+    shard::SumOrder order = shard::SumOrder::kTree;
+    shard::Accumulation accumulation = shard::Accumulation::kSharded;
+    shard::Faults faults = {};
+
+    std::string describe() const;
 };
 
-/// Collective over `ranks`.
-ToyWorld make_toy_world(const comm::Group& ranks, int ranks_per_node, bool node_shared);
-
-/// Parameters of sizes that divide by nothing, several units of one size class, one frozen
-/// parameter, one that is never written, and a unit with fewer elements than ranks.
+/// Parameters of sizes that divide by nothing, several stages of one size, one of them used a
+/// second time, a tied matrix, frozen parameters and a frozen stage, one parameter that is never
+/// written, one without dimensions, and a stage with fewer elements than ranks.
 spec::ModelSpec toy_model();
 
-/// Runs `steps` steps of `micro_batches` per rank on `store` by the schedule.
-void run_toy_training(shard::UnitStore& store, const shard::Layout& layout,
-                      const comm::Group& world, std::int64_t steps, std::int64_t micro_batches);
+/// A store on toy_model() with everything around it.
+class ToyTraining {
+  public:
+    /// Collective over `ranks`, as everything below.
+    ToyTraining(const comm::Group& ranks, const ToySharding& sharding, std::int64_t micro_batches,
+                const spec::ModelSpec& model = toy_model());
+    /// Nobody frees the arena while others still read.
+    ~ToyTraining();
 
-/// All parameters after `initialize_parameters` and toy training, in the model's order without
-/// padding, on every rank.
-std::vector<float> train_toy(const ToyWorld& world, shard::StoreKind kind, std::int64_t steps,
-                             std::int64_t micro_batches, const shard::Faults& faults = {});
+    /// Steps [first, first + count), by the schedule.
+    void run(std::int64_t first, std::int64_t count);
+    /// Passes of an evaluation.
+    void evaluate(std::int64_t passes);
+    /// Master parameters in the model's order without padding, on every rank.
+    std::vector<float> parameters();
 
-/// The same training by plain loops in one process, without any of shard's code but the layout of
-/// the specification: the oracle.
-std::vector<float> train_toy_serially(std::int64_t steps, std::int64_t micro_batches_of_all_ranks);
+    const shard::Layout& layout() const { return layout_; }
+    const shard::Schedule& schedule() const { return schedule_; }
+    shard::UnitStore& store() { return *store_; }
+    shard::StoreKind kind() const { return kind_; }
+    shard::Place place() const { return shard::place_of(mesh_); }
+    const shard::StoreOptions& options() const { return options_; }
+    const comm::Group& shard_group() const { return mesh_.shard_group; }
+
+  private:
+    void run_micro_batch(std::int64_t step, std::int64_t g);
+
+    comm::Topology topology_;
+    comm::Mesh mesh_;
+    shard::Layout layout_;
+    shard::Schedule schedule_;
+    shard::StoreKind kind_;
+    shard::StoreOptions options_;
+    std::unique_ptr<shard::UnitStore> store_;
+};
+
+/// All parameters after `steps` steps of training.
+std::vector<float> train_toy(const comm::Group& ranks, const ToySharding& sharding,
+                             std::int64_t steps, std::int64_t micro_batches,
+                             const spec::ModelSpec& model = toy_model());
+
+/// The same training by plain loops in one process, without any of shard's code: the oracle.
+std::vector<float> train_toy_serially(std::int64_t steps, std::int64_t ranks,
+                                      std::int64_t micro_batches, DType compute = DType::kFloat32,
+                                      DType reduce = DType::kFloat32,
+                                      const spec::ModelSpec& model = toy_model());
 
 }  // namespace fullshard::testing

@@ -20,9 +20,9 @@ float tree(std::int64_t first, std::int64_t count) {
 
 TEST(TreeAccumulator, SumsAnyNumberOfContributionsInTreeOrder) {
     for (std::int64_t count = 1; count <= 40; ++count) {
-        const std::int64_t levels = TreeAccumulator::levels_for(count);
+        const std::int64_t levels = TreeAccumulator::levels_for(count, SumOrder::kTree);
         std::vector<float> memory(static_cast<std::size_t>(2 * levels), NAN);
-        TreeAccumulator accumulator(memory, levels);
+        TreeAccumulator accumulator(memory, levels, SumOrder::kTree);
         for (int step = 0; step < 2; ++step) {
             for (std::int64_t g = 0; g < count; ++g) {
                 accumulator.target()[0] = contribution(g);
@@ -37,10 +37,30 @@ TEST(TreeAccumulator, SumsAnyNumberOfContributionsInTreeOrder) {
     }
 }
 
+TEST(TreeAccumulator, AddsAsTheyComeInFastOrder) {
+    for (std::int64_t count = 1; count <= 9; ++count) {
+        const std::int64_t levels = TreeAccumulator::levels_for(count, SumOrder::kFast);
+        std::vector<float> memory(static_cast<std::size_t>(levels), NAN);
+        TreeAccumulator accumulator(memory, levels, SumOrder::kFast);
+        float expected = contribution(0);
+        for (std::int64_t g = 0; g < count; ++g) {
+            if (g > 0) expected += contribution(g);
+            accumulator.target()[0] = contribution(g);
+            accumulator.commit();
+        }
+        accumulator.finish();
+        EXPECT_EQ(accumulator.result()[0], expected) << count;
+    }
+}
+
 TEST(TreeAccumulator, NeedsLogarithmicallyManyBuffers) {
-    EXPECT_EQ(TreeAccumulator::levels_for(1), 1);
-    EXPECT_EQ(TreeAccumulator::levels_for(4), 3);
-    EXPECT_EQ(TreeAccumulator::levels_for(1023), 10);
+    const auto levels = [](std::int64_t count) {
+        return TreeAccumulator::levels_for(count, SumOrder::kTree);
+    };
+    EXPECT_EQ(levels(1), 1);
+    EXPECT_EQ(levels(4), 3);
+    EXPECT_EQ(levels(1023), 10);
+    EXPECT_EQ(TreeAccumulator::levels_for(1023, SumOrder::kFast), 2);
 }
 
 }  // namespace

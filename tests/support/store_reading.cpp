@@ -1,5 +1,6 @@
 #include "support/store_reading.h"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -19,40 +20,38 @@ void append_parameters(const shard::Unit& unit, std::span<const float> flat,
 
 }  // namespace
 
-std::vector<std::vector<float>> read_parameters(shard::UnitStore& store,
-                                                const shard::Layout& layout) {
-    std::vector<std::vector<float>> all;
-    for (std::size_t i = 0; i < layout.units.size(); ++i) {
-        const auto index = static_cast<std::int64_t>(i);
-        const shard::Lease lease = store.unshard(index);
-        append_parameters(layout.units[i], store.unsharded(index), all);
-    }
-    return all;
-}
-
 std::vector<std::vector<float>> gather_owned(std::span<const std::span<const float>> owned,
                                              const shard::Layout& layout,
-                                             const comm::Group& world) {
+                                             const comm::Group& shard_group) {
     std::vector<std::vector<float>> all;
     for (std::size_t i = 0; i < layout.units.size(); ++i) {
-        const std::vector<double> part(owned[i].begin(), owned[i].end());
-        std::vector<double> parts(part.size() * static_cast<std::size_t>(world.size()));
-        world.all_gather(part, parts);
-        parts.resize(
-            static_cast<std::size_t>(layout.units[i].padded()));  // replicas hold all of it
+        std::vector<double> part(static_cast<std::size_t>(layout.units[i].shard_numel()));
+        std::ranges::copy(owned[i], part.begin());
+        std::vector<double> parts(part.size() * static_cast<std::size_t>(shard_group.size()));
+        shard_group.all_gather(part, parts);
         append_parameters(layout.units[i], std::vector<float>(parts.begin(), parts.end()), all);
     }
     return all;
 }
 
+std::vector<std::vector<float>> read_parameters(shard::UnitStore& store,
+                                                const shard::Layout& layout,
+                                                const comm::Group& shard_group) {
+    std::vector<std::span<const float>> owned;
+    for (std::size_t i = 0; i < layout.units.size(); ++i) {
+        owned.push_back(store.master(static_cast<std::int64_t>(i)));
+    }
+    return gather_owned(owned, layout, shard_group);
+}
+
 std::vector<std::vector<float>> read_gradients(const shard::UnitStore& store,
                                                const shard::Layout& layout,
-                                               const comm::Group& world) {
+                                               const comm::Group& shard_group) {
     std::vector<std::span<const float>> owned;
     for (std::size_t i = 0; i < layout.units.size(); ++i) {
         owned.push_back(store.gradient(static_cast<std::int64_t>(i)));
     }
-    return gather_owned(owned, layout, world);
+    return gather_owned(owned, layout, shard_group);
 }
 
 std::vector<float> joined(const std::vector<std::vector<float>>& parameters) {

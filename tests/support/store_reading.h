@@ -11,20 +11,21 @@
 
 namespace fullshard::testing {
 
-/// One vector per parameter, units in order. Unshards every unit: collective over the store's
-/// ranks.
-std::vector<std::vector<float>> read_parameters(shard::UnitStore& store,
-                                                const shard::Layout& layout);
+/// One vector per parameter, units in order, from memory that is laid out like the owned ranges:
+/// one span a unit; an empty one is read as zeros. Collective over the shard group.
+std::vector<std::vector<float>> gather_owned(std::span<const std::span<const float>> owned,
+                                             const shard::Layout& layout,
+                                             const comm::Group& shard_group);
 
-/// The same for the summed gradients after `finish_reductions`. Collective over `world`, the ranks
-/// of the store.
+/// Master parameters.
+std::vector<std::vector<float>> read_parameters(shard::UnitStore& store,
+                                                const shard::Layout& layout,
+                                                const comm::Group& shard_group);
+
+/// Summed gradients, after `finish_reductions`.
 std::vector<std::vector<float>> read_gradients(const shard::UnitStore& store,
                                                const shard::Layout& layout,
-                                               const comm::Group& world);
-
-/// The same for any memory that is laid out like the owned ranges, one span a unit. Collective.
-std::vector<std::vector<float>> gather_owned(std::span<const std::span<const float>> owned,
-                                             const shard::Layout& layout, const comm::Group& world);
+                                               const comm::Group& shard_group);
 
 /// All values in one vector.
 std::vector<float> joined(const std::vector<std::vector<float>>& parameters);
