@@ -1,9 +1,10 @@
 #include "base/error.h"
 #include "model/autograd_context.h"
-#include "model/simple_transformer.h"
+#include "model/transformer_stages.h"
 
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cstdint>
@@ -25,17 +26,22 @@ struct Tables {
 
 void write_token_gradient(const GradientTarget& target, const at::Tensor& tokens,
                           const at::Tensor& grad_output) {
-    if (!target.accumulate) target.gradient.zero_();
-    target.gradient.index_add_(0, tokens.flatten(), grad_output.flatten(0, 1));
+    const at::Tensor rows = grad_output.flatten(0, 1).to(at::kFloat);
+    if (target.gradient.scalar_type() == at::kFloat) {
+        if (!target.accumulate) target.gradient.zero_();
+        target.gradient.index_add_(0, tokens.flatten(), rows);
+        return;
+    }
+    // A frequent token's many small gradients would vanish in a 16-bit sum.
+    target.write(
+        at::zeros(target.gradient.sizes(), rows.options()).index_add_(0, tokens.flatten(), rows));
 }
 
 void write_position_gradient(const GradientTarget& target, const at::Tensor& grad_output) {
     const std::int64_t sequence = grad_output.size(1);
-    at::Tensor used = target.gradient.narrow(0, 0, sequence);
-    if (target.accumulate) {
-        used.add_(grad_output.sum(0));
-    } else {
-        at::sum_out(used, grad_output, 0);
+    const GradientTarget used{target.gradient.narrow(0, 0, sequence), target.accumulate};
+    used.write(grad_output.sum(0, /*keepdim=*/false, at::kFloat));
+    if (!target.accumulate) {
         target.gradient.narrow(0, sequence, target.gradient.size(0) - sequence).zero_();
     }
 }
@@ -69,7 +75,8 @@ class EmbeddingFunction : public torch::autograd::Function<EmbeddingFunction> {
 
 class EmbeddingStage final : public Stage {
   public:
-    explicit EmbeddingStage(Tables tables) : tables_(std::move(tables)) {}
+    EmbeddingStage(const ParameterList& parameters, Tables tables)
+        : Stage(parameters.all()), tables_(std::move(tables)) {}
 
     at::Tensor forward(const at::Tensor&, const MicroBatch& batch) override {
         std::optional<at::Tensor> positions;
@@ -98,7 +105,7 @@ std::unique_ptr<Stage> make_embedding(const spec::SimpleTransformer& model,
     if (model.max_positions > 0) {
         tables.position = parameters.take({model.max_positions, model.d_model});
     }
-    return std::make_unique<EmbeddingStage>(std::move(tables));
+    return std::make_unique<EmbeddingStage>(parameters, std::move(tables));
 }
 
 }  // namespace fullshard::model

@@ -1,6 +1,6 @@
 #include "model/autograd_context.h"
 #include "model/linear.h"
-#include "model/simple_transformer.h"
+#include "model/transformer_stages.h"
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/amax.h>
@@ -28,15 +28,21 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Computes the logits of [rows, d_model] chunk by chunk in one buffer.
+/// Computes the logits of [rows, d_model] chunk by chunk in one buffer, in fp32.
 class ChunkedLogits {
   public:
     ChunkedLogits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias)
-        : x_(x),
-          weight_(weight),
-          bias_(bias),
+        : x_(operand(x)),
+          weight_(operand(weight)),
+          bias_(operand(bias)),
           buffer_(at::empty({std::min(x.size(0), loss_chunk_rows(weight.size(0))), weight.size(0)},
-                            x.options())) {}
+                            x.options().dtype(at::kFloat))),
+          product_(x_.scalar_type() == at::kFloat ? buffer_
+                                                  : at::empty(buffer_.sizes(), x_.options())) {}
+
+    /// operand()s of the products.
+    const at::Tensor& x() const { return x_; }
+    const at::Tensor& weight() const { return weight_; }
 
     /// Calls visit(first row, logits) for each chunk in order; `visit` may overwrite the logits.
     template <typename Visit>
@@ -44,17 +50,46 @@ class ChunkedLogits {
         const std::int64_t rows = x_.size(0);
         for (std::int64_t first = 0; first < rows; first += buffer_.size(0)) {
             const std::int64_t count = std::min(buffer_.size(0), rows - first);
+            at::Tensor product = product_.narrow(0, 0, count);
+            at::addmm_out(product, bias_, x_.narrow(0, first, count), weight_.t());
             at::Tensor logits = buffer_.narrow(0, 0, count);
-            at::addmm_out(logits, bias_, x_.narrow(0, first, count), weight_.t());
+            if (!product_.is_same(buffer_)) logits.copy_(product);
             visit(first, logits);
         }
     }
 
   private:
-    const at::Tensor& x_;
-    const at::Tensor& weight_;
-    const at::Tensor& bias_;
+    at::Tensor x_;
+    at::Tensor weight_;
+    at::Tensor bias_;
     at::Tensor buffer_;
+    at::Tensor product_;  ///< the buffer itself unless products are 16 bits wide
+};
+
+/// Sums a parameter's gradient over chunks, in fp32 even if the sink is narrower.
+class ChunkedGradient {
+  public:
+    explicit ChunkedGradient(const Parameter& parameter) : target_(open_gradient(parameter)) {
+        if (target_.gradient.scalar_type() != at::kFloat) {
+            sum_.gradient = at::empty(target_.gradient.sizes(), at::kFloat);
+        } else {
+            sum_ = target_;
+        }
+    }
+
+    /// Calls write(target) for the next chunk.
+    template <typename Write>
+    void add(Write&& write) {
+        write(sum_);
+        sum_.accumulate = true;
+    }
+    void finish() {
+        if (!sum_.gradient.is_same(target_.gradient)) target_.write(sum_.gradient);
+    }
+
+  private:
+    GradientTarget target_;
+    GradientTarget sum_;
 };
 
 /// Linear layer and summed cross-entropy. Backward recomputes the logits; forward leaves it the
@@ -66,7 +101,7 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
                               const at::Tensor& targets, double loss_factor, const Linear* layer) {
         const at::Tensor ignored = targets.eq(MicroBatch::kIgnoredTarget).unsqueeze(1);
         const at::Tensor classes = targets.unsqueeze(1).masked_fill(ignored, 0);
-        at::Tensor log_sums = at::empty({x.size(0), 1}, x.options());
+        at::Tensor log_sums = at::empty({x.size(0), 1}, x.options().dtype(at::kFloat));
         at::Tensor total = at::zeros({}, x.options().dtype(at::kDouble));
         ChunkedLogits(x, weight, bias).for_each([&](std::int64_t first, at::Tensor& logits) {
             const auto rows = [&](const at::Tensor& all) {
@@ -82,7 +117,7 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
         context->save_for_backward({x, weight, bias, ignored, classes, log_sums});
         context->saved_data["loss_factor"] = loss_factor;
         save_layer(*context, *layer);
-        return total.mul_(loss_factor).to(x.scalar_type());
+        return total.mul_(loss_factor).to(at::kFloat);
     }
 
     static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
@@ -91,18 +126,19 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
         const at::Tensor &ignored = saved[3], &classes = saved[4], &log_sums = saved[5];
         const auto& layer = saved_layer<Linear>(*context);
         const at::Tensor row_factors = ignored.logical_not()
-                                           .to(x.scalar_type())
+                                           .to(at::kFloat)
                                            .mul_(context->saved_data.at("loss_factor").toDouble())
                                            .mul_(grad_outputs[0]);
-        const at::Tensor minus_one = at::full({1, 1}, -1.0, x.options());
+        const at::Tensor minus_one = at::full({1, 1}, -1.0, log_sums.options());
 
         at::Tensor grad_x;
-        std::optional<GradientTarget> grad_weight, grad_bias;
+        std::optional<ChunkedGradient> grad_weight, grad_bias;
         if (context->needs_input_grad(0)) grad_x = at::empty_like(x);
-        if (context->needs_input_grad(1)) grad_weight = open_gradient(layer.weight);
-        if (context->needs_input_grad(2)) grad_bias = open_gradient(layer.bias);
+        if (context->needs_input_grad(1)) grad_weight.emplace(layer.weight);
+        if (context->needs_input_grad(2)) grad_bias.emplace(layer.bias);
 
-        ChunkedLogits(x, weight, bias).for_each([&](std::int64_t first, at::Tensor& logits) {
+        ChunkedLogits chunks(x, weight, bias);
+        chunks.for_each([&](std::int64_t first, at::Tensor& logits) {
             const auto rows = [&](const at::Tensor& all) {
                 return all.narrow(0, first, logits.size(0));
             };
@@ -110,26 +146,35 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
             logits.sub_(rows(log_sums)).exp_();
             logits.scatter_add_(1, rows(classes), minus_one.expand({logits.size(0), 1}));
             logits.mul_(rows(row_factors));
+            const at::Tensor grad = logits.to(chunks.weight().scalar_type());
             if (grad_x.defined()) {
                 at::Tensor out = rows(grad_x);
-                at::mm_out(out, logits, weight);
+                if (out.scalar_type() == grad.scalar_type()) {
+                    at::mm_out(out, grad, chunks.weight());
+                } else {
+                    out.copy_(at::mm(grad, chunks.weight()));
+                }
             }
             if (grad_weight) {
-                write_weight_gradient(*grad_weight, logits, rows(x));
-                grad_weight->accumulate = true;
+                grad_weight->add([&](const GradientTarget& sum) {
+                    write_weight_gradient(sum, grad, rows(chunks.x()));
+                });
             }
             if (grad_bias) {
-                write_bias_gradient(*grad_bias, logits);
-                grad_bias->accumulate = true;
+                grad_bias->add(
+                    [&](const GradientTarget& sum) { write_bias_gradient(sum, logits); });
             }
         });
+        if (grad_weight) grad_weight->finish();
+        if (grad_bias) grad_bias->finish();
         return {grad_x, {}, {}, {}, {}, {}};
     }
 };
 
 class LinearHead final : public HeadStage {
   public:
-    explicit LinearHead(Linear linear) : linear_(std::move(linear)) {}
+    LinearHead(const ParameterList& parameters, Linear linear)
+        : HeadStage(parameters.all()), linear_(std::move(linear)) {}
 
     at::Tensor loss(const at::Tensor& x, const MicroBatch& batch) override {
         return LinearCrossEntropyFunction::apply(x.flatten(0, 1), linear_.weight.value,
@@ -137,7 +182,7 @@ class LinearHead final : public HeadStage {
                                                  batch.loss_factor, &linear_);
     }
 
-    at::Tensor logits(const at::Tensor& x) override {
+    at::Tensor logits(const at::Tensor& x, const MicroBatch&) override {
         return linear_.forward(x.flatten(0, 1)).view({x.size(0), x.size(1), -1});
     }
 
@@ -150,8 +195,9 @@ class LinearHead final : public HeadStage {
 std::unique_ptr<HeadStage> make_head(const spec::SimpleTransformer& model,
                                      ParameterList& parameters) {
     // Braces evaluate from left to right: weight before bias, as in the spec.
-    return std::make_unique<LinearHead>(Linear{parameters.take({model.vocab_size, model.d_model}),
-                                               parameters.take({model.vocab_size})});
+    Linear linear{parameters.take({model.vocab_size, model.d_model}),
+                  parameters.take({model.vocab_size})};
+    return std::make_unique<LinearHead>(parameters, std::move(linear));
 }
 
 }  // namespace fullshard::model

@@ -8,6 +8,15 @@
 
 namespace fullshard::model {
 
+/// Whether the CPU has instructions for products of the type. Results differ in bits between those
+/// that have and those that have not.
+bool multiplies(at::ScalarType type);
+
+/// A matrix as products of the library's read it best: itself, or its values in fp32 where the CPU
+/// has no instructions for its 16-bit type. The library's loops for those take 3 to 80 times as
+/// long as fp32 products, conversions included; both round each element of a product once.
+at::Tensor operand(const at::Tensor& matrix);
+
 /// y = x W^T + b.
 struct Linear {
     Parameter weight;  ///< [out, in]
@@ -17,7 +26,7 @@ struct Linear {
     at::Tensor forward(const at::Tensor& x) const;
 };
 
-/// Writes or adds grad_output^T x: the gradient of a linear layer's weight.
+/// Writes or adds grad_output^T x, both operand()s: the gradient of a linear layer's weight.
 void write_weight_gradient(const GradientTarget& target, const at::Tensor& grad_output,
                            const at::Tensor& x);
 /// Writes or adds the sum over the rows of `grad_output`: the gradient of a linear layer's bias.

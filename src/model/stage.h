@@ -3,12 +3,11 @@
 
 #include "model/micro_batch.h"
 #include "model/parameter.h"
-#include "spec/simple_transformer.h"
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
-#include <memory>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace fullshard::model {
@@ -18,39 +17,50 @@ namespace fullshard::model {
 /// Only parameters that require a gradient and are among the inputs of that call have their sinks
 /// opened. The graph of a forward pass points to the stage: the stage must outlive it.
 ///
-/// On one thread and with parameters aligned as Parameter asks, results depend, bit for bit, on the
-/// arguments, the parameters and the generator's state only.
+/// Parameters and activations have the compute type; statistics of norms, softmax, loss and sums
+/// over rows or tokens are in fp32 whatever that is. On one thread and with parameters aligned as
+/// Parameter asks, results depend, bit for bit, on the arguments, the parameters and the
+/// generator's state only (and on the CPU's instructions).
 class Stage {
   public:
-    Stage() = default;
+    explicit Stage(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {}
     virtual ~Stage() = default;
     Stage(const Stage&) = delete;
     Stage& operator=(const Stage&) = delete;
 
-    /// The first stage ignores `x` and reads `batch.tokens`; later ones map float
-    /// [batch, sequence, d_model] to the same shape, the last one to logits. Runs under autograd
-    /// when grad mode is on; draws dropout masks from ATen's default CPU generator, which the
-    /// caller seeds.
+    /// The leaves of the stage's graphs, on the memory of the parameters that it was built on and
+    /// in their order: what autograd is asked to differentiate with respect to.
+    const std::vector<Parameter>& parameters() const { return parameters_; }
+
+    /// Casts floating-point buffers; a stage without any ignores it.
+    virtual void set_buffer_type(at::ScalarType /*type*/) {}
+
+    /// The first stage ignores `x` and reads `batch.tokens`; later ones map [batch, sequence,
+    /// d_model] to the same shape, the last one to logits. Runs under autograd when grad mode is
+    /// on; draws dropout masks from ATen's default CPU generator, which the caller seeds.
     virtual at::Tensor forward(const at::Tensor& x, const MicroBatch& batch) = 0;
+
+  private:
+    std::vector<Parameter> parameters_;
 };
 
 /// The last stage.
 class HeadStage : public Stage {
   public:
-    /// Sum over valid targets of the cross-entropy, times batch.loss_factor: a float scalar; zero
-    /// where no target is valid. Works on chunks of rows: the logits of the whole micro-batch never
-    /// exist at once.
-    virtual at::Tensor loss(const at::Tensor& x, const MicroBatch& batch) = 0;
-    /// Float [batch, sequence, vocabulary].
-    virtual at::Tensor logits(const at::Tensor& x) = 0;
+    using Stage::Stage;
 
-    at::Tensor forward(const at::Tensor& x, const MicroBatch&) final { return logits(x); }
+    /// Sum over valid targets of the cross-entropy, times batch.loss_factor: an fp32 scalar; zero
+    /// where no target is valid. Logits are taken to fp32 first.
+    virtual at::Tensor loss(const at::Tensor& x, const MicroBatch& batch) = 0;
+    /// [batch, sequence, vocabulary] in the compute type.
+    virtual at::Tensor logits(const at::Tensor& x, const MicroBatch& batch) = 0;
+
+    at::Tensor forward(const at::Tensor& x, const MicroBatch& batch) final {
+        return logits(x, batch);
+    }
 };
 
-/// Builds stage `index` of `spec::describe(model)` on `parameters`, which are in the order of the
-/// stage's spec and are kept as views. The last stage is a HeadStage. Throws LogicError when number
-/// or shapes of the parameters are not the stage's.
-std::unique_ptr<Stage> make_stage(const spec::SimpleTransformer& model, std::size_t index,
-                                  std::vector<Parameter> parameters);
+/// Seeds ATen's default CPU generator, from which stages draw.
+void seed_generator(std::uint64_t seed);
 
 }  // namespace fullshard::model

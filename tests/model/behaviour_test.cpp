@@ -5,7 +5,6 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <limits>
 
 namespace fullshard::model {
@@ -72,7 +71,7 @@ TEST(PermanentViews, SeeNewValuesBetweenPasses) {
     const at::Tensor before = rig.stage().forward(x, {});
     rig.backward(before, x, before.detach());
     for (std::size_t i = 0; i < rig.size(); ++i) {
-        for (float& value : rig.memory(i)) value *= 1.5F;
+        rig.memory(i).mul_(1.5);
     }
     rig.sink().poison();
     const at::Tensor after = rig.stage().forward(x, {});
@@ -101,14 +100,10 @@ Gradients differentiate(std::size_t index, bool lose_parameters_between) {
     const at::Tensor out = index == 2 ? rig.head().loss(x, batch) : rig.stage().forward(x, batch);
 
     if (lose_parameters_between) {
-        std::vector<std::vector<float>> kept;
         for (std::size_t i = 0; i < rig.size(); ++i) {
-            const auto memory = rig.memory(i);
-            kept.emplace_back(memory.begin(), memory.end());
-            std::ranges::fill(memory, std::numeric_limits<float>::quiet_NaN());
-        }
-        for (std::size_t i = 0; i < rig.size(); ++i) {
-            std::ranges::copy(kept[i], rig.memory(i).begin());
+            const at::Tensor kept = rig.memory(i).clone();
+            rig.memory(i).fill_(std::numeric_limits<float>::quiet_NaN());
+            rig.memory(i).copy_(kept);
         }
     }
     Gradients result;
@@ -140,6 +135,27 @@ TEST_P(AnyStage, RepeatsItsBitsWhateverRanBefore) {
     expect_equal_bits(differentiate(GetParam(), false), first);
 }
 
+// What activation checkpointing relies on.
+TEST_P(AnyStage, HasTheSameBitsWithoutAGraph) {
+    const auto model = model_with_dropout(0.2);
+    MicroBatch batch;
+    batch.tokens = random_classes({kBatch, kSequence}, model.vocab_size, 1);
+    batch.targets = random_classes({kBatch, kSequence}, model.vocab_size, 2);
+    for (const DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+        StageRig rig(model, GetParam(), {.compute = compute});
+        const at::Tensor x = layer_input(model).detach().to(scalar_type(compute));
+        const auto run = [&](bool graph) {
+            const at::AutoGradMode mode(graph);
+            seed_generator(9);
+            return GetParam() == 2 ? rig.head().loss(x, batch)
+                                   : rig.stage().forward(GetParam() == 0 ? at::Tensor() : x, batch);
+        };
+        const at::Tensor with = run(true), without = run(false);
+        EXPECT_TRUE(with.requires_grad() && !without.requires_grad());
+        EXPECT_TRUE(with.equal(without)) << name_of(compute);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Stages, AnyStage, testing::Values(0, 1, 2));
 
 TEST(Embedding, RefusesMoreTokensThanPositions) {
@@ -158,12 +174,14 @@ TEST(MakeStage, RefusesParametersThatAreNotTheStages) {
         for (const auto& shape : shapes) result.push_back({at::zeros(shape), nullptr, 0});
         return result;
     };
-    const auto head = parameter_shapes(model, 2);
-    EXPECT_NO_THROW(make_stage(model, 2, parameters(head)));
-    EXPECT_THROW(make_stage(model, 2, parameters({head[0]})), LogicError);
-    EXPECT_THROW(make_stage(model, 2, parameters({head[0], head[1], head[1]})), LogicError);
-    EXPECT_THROW(make_stage(model, 2, parameters({head[1], head[0]})), LogicError);
-    EXPECT_THROW(make_stage(model, 3, parameters(head)), LogicError);
+    const std::vector<std::vector<std::int64_t>> head{{model.vocab_size, model.d_model},
+                                                      {model.vocab_size}};
+    const auto family = make_simple_transformer(model);
+    EXPECT_NO_THROW(family->make_stage(2, parameters(head)));
+    EXPECT_THROW(family->make_stage(2, parameters({head[0]})), LogicError);
+    EXPECT_THROW(family->make_stage(2, parameters({head[0], head[1], head[1]})), LogicError);
+    EXPECT_THROW(family->make_stage(2, parameters({head[1], head[0]})), LogicError);
+    EXPECT_THROW(family->make_stage(3, parameters(head)), LogicError);
 }
 
 TEST(TensorView, RefusesAShapeOfAnotherSize) {

@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(Stages, EveryStage, testing::ValuesIn(cases()),
 TEST(FrozenParameters, LeaveTheirSinksClosed) {
     const auto model = small_model();
     const std::vector<std::size_t> frozen{0, 3, 4, 7, 10};
-    StageRig rig(model, 1, frozen);
+    StageRig rig(model, 1, {.frozen = frozen});
     const at::Tensor x = random_tensor({kBatch, kSequence, model.d_model}, 1).requires_grad_(true);
     const at::Tensor out = rig.stage().forward(x, {});
     rig.backward(out, x, out.detach());
@@ -213,7 +213,8 @@ TEST(FrozenParameters, LeaveTheirSinksClosed) {
 
 TEST(FrozenParameters, AWhollyFrozenStageStillPassesTheGradientOn) {
     const auto model = small_model();
-    StageRig trainable(model, 1), frozen(model, 1, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+    StageRig trainable(model, 1);
+    StageRig frozen(model, 1, {.frozen = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}});
     const at::Tensor x = random_tensor({kBatch, kSequence, model.d_model}, 1).requires_grad_(true);
     const auto grad_x = [&](StageRig& rig) {
         const at::Tensor out = rig.stage().forward(x, {});

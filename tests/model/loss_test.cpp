@@ -1,6 +1,6 @@
 // The chunked linear layer with cross-entropy against ATen's own.
-#include "model/simple_transformer.h"
 #include "model/stage_rig.h"
+#include "model/transformer_stages.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -20,7 +20,7 @@ spec::SimpleTransformer wide_model() {
     spec::SimpleTransformer model;
     model.vocab_size = 16384;
     model.d_model = 8;
-    model.num_layers = 0;
+    model.num_layers = 1;
     return model;
 }
 
@@ -64,7 +64,7 @@ class Loss : public testing::TestWithParam<std::int64_t> {
     }
 
     spec::SimpleTransformer model_ = wide_model();
-    StageRig rig_{model_, 1};
+    StageRig rig_{model_, 2};
 };
 
 TEST_P(Loss, EqualsCrossEntropyOfAllLogits) {
@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(Rows, Loss, testing::Values(40, 64, 128, 152));
 TEST(Loss, StaysFiniteForLargeLogits) {
     auto model = wide_model();
     model.vocab_size = 16;
-    StageRig rig(model, 1);
+    StageRig rig(model, 2);
     const at::Tensor x = random_tensor({1, kSequence, model.d_model}, 1) * 1e4;
     MicroBatch batch;
     batch.targets = random_classes({1, kSequence}, model.vocab_size, 2);

@@ -2,7 +2,6 @@
 
 #include "base/rng.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
@@ -10,22 +9,24 @@
 
 #include <algorithm>
 #include <limits>
-#include <mutex>
+#include <utility>
 
 namespace fullshard::model {
 
 namespace {
 
-std::int64_t numel(const std::vector<std::int64_t>& shape) {
-    std::int64_t product = 1;
-    for (const auto extent : shape) product *= extent;
-    return product;
+TypedSpan span_of(const at::Tensor& tensor, DType type) {
+    TypedSpan memory;
+    memory.data = static_cast<std::byte*>(tensor.data_ptr());
+    memory.count = tensor.numel();
+    memory.dtype = type;
+    return memory;
 }
 
 }  // namespace
 
-PoisonedSink::PoisonedSink(std::span<const std::int64_t> sizes) {
-    for (const auto size : sizes) gradients_.emplace_back(size);
+PoisonedSink::PoisonedSink(std::span<const std::int64_t> sizes, DType type) : type_(type) {
+    for (const auto size : sizes) gradients_.push_back(at::empty({size}, scalar_type(type)));
     poison();
 }
 
@@ -33,58 +34,42 @@ GradSink::Target PoisonedSink::open(std::int64_t index) {
     const auto i = static_cast<std::size_t>(index);
     const bool accumulate = written_.at(i);
     written_[i] = true;
-    return {TypedSpan(std::span<float>(gradients_[i])), accumulate};
+    return {span_of(gradients_[i], type_), accumulate};
 }
 
 void PoisonedSink::poison() {
-    for (auto& gradient : gradients_) {
-        std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
-    }
+    for (auto& gradient : gradients_) gradient.fill_(std::numeric_limits<float>::quiet_NaN());
     written_.assign(gradients_.size(), false);
 }
 
-std::vector<std::vector<std::int64_t>> parameter_shapes(const spec::SimpleTransformer& m,
-                                                        std::size_t index) {
-    const auto d = m.d_model;
-    if (index == 0) {
-        std::vector<std::vector<std::int64_t>> shapes{{m.vocab_size, d}};
-        if (m.max_positions > 0) shapes.push_back({m.max_positions, d});
-        return shapes;
-    }
-    if (index > static_cast<std::size_t>(m.num_layers)) return {{m.vocab_size, d}, {m.vocab_size}};
-    return {{3 * d, d},  {3 * d}, {d, d}, {d}, {m.d_ff, d}, {m.d_ff},
-            {d, m.d_ff}, {d},     {d},    {d}, {d},         {d}};
-}
-
-StageRig::StageRig(const spec::SimpleTransformer& model, std::size_t index,
-                   const std::vector<std::size_t>& frozen)
-    : shapes_(parameter_shapes(model, index)) {
+StageRig::StageRig(std::shared_ptr<const Model> model, std::size_t index, const RigOptions& options)
+    : model_(std::move(model)) {
+    const auto& specs = model_->spec().stages.at(index).parameters;
     std::vector<std::int64_t> sizes;
-    for (std::size_t i = 0; i < shapes_.size(); ++i) {
-        sizes.push_back(numel(shapes_[i]));
-        auto& values = memory_.emplace_back(sizes.back());
-        const RandomStream stream(mix(index, i));
-        for (std::size_t j = 0; j < values.size(); ++j) {
-            values[j] = static_cast<float>(0.3 * stream.normal(j));
-        }
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+        sizes.push_back(specs[i].numel());
+        const at::Tensor values = 0.3 * random_tensor(specs[i].shape, mix(index, i));
+        memory_.push_back(values.to(scalar_type(options.compute)));
     }
-    sink_ = std::make_unique<PoisonedSink>(sizes);
-    for (std::size_t i = 0; i < shapes_.size(); ++i) {
-        at::Tensor value = tensor_view(TypedSpan(std::span<float>(memory_[i])), shapes_[i]);
-        value.requires_grad_(std::ranges::find(frozen, i) == frozen.end());
-        parameters_.push_back({value, sink_.get(), static_cast<std::int64_t>(i)});
+    sink_ = std::make_unique<PoisonedSink>(sizes, options.sink);
+    std::vector<Parameter> parameters;
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+        at::Tensor value = tensor_view(span_of(memory_[i], options.compute), specs[i].shape);
+        value.requires_grad_(std::ranges::find(options.frozen, i) == options.frozen.end());
+        parameters.push_back({value, sink_.get(), static_cast<std::int64_t>(i)});
     }
-    stage_ = make_stage(model, index, parameters_);
+    stage_ = model_->make_stage(index, parameters);
 }
 
 at::Tensor StageRig::gradient(std::size_t index) {
-    return tensor_view(TypedSpan(sink_->gradient(index)), shapes_[index]);
+    return sink_->gradient(index).view_as(memory_[index]);
 }
 
 std::vector<at::Tensor> StageRig::copies() const {
     std::vector<at::Tensor> result;
-    for (const auto& parameter : parameters_) {
-        result.push_back(parameter.value.detach().clone().requires_grad_(true));
+    for (const auto& values : memory_) {
+        result.push_back(
+            values.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true).requires_grad_(true));
     }
     return result;
 }
@@ -97,7 +82,7 @@ at::Tensor StageRig::backward(const at::Tensor& out, const at::Tensor& x,
         inputs.push_back(x);
         owners.push_back(nullptr);
     }
-    for (const auto& parameter : parameters_) {
+    for (const auto& parameter : stage_->parameters()) {
         if (!parameter.value.requires_grad()) continue;
         inputs.push_back(parameter.value);
         owners.push_back(&parameter);
@@ -114,12 +99,6 @@ at::Tensor StageRig::backward(const at::Tensor& out, const at::Tensor& x,
         }
     }
     return grad_x;
-}
-
-void seed_generator(std::uint64_t seed) {
-    auto generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(seed);
 }
 
 at::Tensor random_tensor(at::IntArrayRef shape, std::uint64_t seed) {

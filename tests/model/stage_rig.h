@@ -2,6 +2,8 @@
 #pragma once
 
 #include "base/grad_sink.h"
+#include "model/model.h"
+#include "model/simple_transformer.h"
 #include "model/stage.h"
 
 #include <ATen/core/Tensor.h>
@@ -18,38 +20,43 @@ namespace fullshard::model {
 /// Gradient memory that starts as NaN, so that whatever a stage leaves unwritten shows.
 class PoisonedSink final : public GradSink {
   public:
-    explicit PoisonedSink(std::span<const std::int64_t> sizes);
+    PoisonedSink(std::span<const std::int64_t> sizes, DType type);
 
     Target open(std::int64_t index) override;
 
-    std::span<float> gradient(std::size_t index) { return gradients_[index]; }
+    at::Tensor gradient(std::size_t index) { return gradients_[index]; }
     bool written(std::size_t index) const { return written_[index]; }
     /// As at the start of a micro-batch: everything NaN, nothing written.
     void poison();
 
   private:
-    std::vector<std::vector<float>> gradients_;
+    DType type_;
+    std::vector<at::Tensor> gradients_;
     std::vector<bool> written_;
 };
 
-/// Shapes of the parameters of stage `index`, as the model's description lists them.
-std::vector<std::vector<std::int64_t>> parameter_shapes(const spec::SimpleTransformer& model,
-                                                        std::size_t index);
+struct RigOptions {
+    std::vector<std::size_t> frozen = {};  ///< indices of parameters that need no gradient
+    DType compute = DType::kFloat32;
+    DType sink = DType::kFloat32;
+};
 
 class StageRig {
   public:
-    /// Draws the parameters; those whose index is in `frozen` need no gradient.
+    /// Draws the parameters, equal ones up to rounding whatever the compute type.
+    StageRig(std::shared_ptr<const Model> model, std::size_t index, const RigOptions& options = {});
     StageRig(const spec::SimpleTransformer& model, std::size_t index,
-             const std::vector<std::size_t>& frozen = {});
+             const RigOptions& options = {})
+        : StageRig(make_simple_transformer(model), index, options) {}
 
     Stage& stage() { return *stage_; }
     HeadStage& head() { return dynamic_cast<HeadStage&>(*stage_); }
     PoisonedSink& sink() { return *sink_; }
     std::size_t size() const { return memory_.size(); }
     /// The memory under parameter `index`, behind autograd's back.
-    std::span<float> memory(std::size_t index) { return memory_[index]; }
+    at::Tensor memory(std::size_t index) { return memory_[index]; }
     at::Tensor gradient(std::size_t index);
-    /// Copies of the parameters as ordinary leaves.
+    /// fp32 copies of the parameters as ordinary leaves.
     std::vector<at::Tensor> copies() const;
 
     /// Differentiates `out` with respect to `x` (if it is defined and requires a gradient) and the
@@ -57,15 +64,11 @@ class StageRig {
     at::Tensor backward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& grad_out);
 
   private:
-    std::vector<std::vector<float>> memory_;
-    std::vector<std::vector<std::int64_t>> shapes_;
+    std::shared_ptr<const Model> model_;
+    std::vector<at::Tensor> memory_;
     std::unique_ptr<PoisonedSink> sink_;
-    std::vector<Parameter> parameters_;
     std::unique_ptr<Stage> stage_;
 };
-
-/// Seeds ATen's default CPU generator.
-void seed_generator(std::uint64_t seed);
 
 /// Standard normal [batch, sequence, width] from `seed`; leaves the default generator alone.
 at::Tensor random_tensor(at::IntArrayRef shape, std::uint64_t seed);
