@@ -17,6 +17,7 @@ constexpr const char* kHelp =
 
 usage: fullshard train DECK [--section.key value ...]
        fullshard eval DECK --model.init_from WEIGHTS [--section.key value ...]
+       fullshard train|eval DECK --print-units [--section.key value ...]
        fullshard --help | --version | --list-keys | --list-keys=markdown
 
 Start one process a rank, for example
@@ -24,6 +25,7 @@ Start one process a rank, for example
   srun --mpi=pmix -n 64 fullshard train inputs/text.ini
 
 DECK is an input deck; the same keys on the command line win over it. --list-keys explains every key.
+--print-units shows what the ranks would hold, unit by unit, and ends before anything is allocated.
 
 exit codes: 0 done, 1 run-time error, 2 wrong use, 3 data, 4 diverged, 5 communication,
             85 stopped on request after a checkpoint: start it again
@@ -61,9 +63,12 @@ Command parse_command(std::span<const std::string> words) {
         throw UsageError(
             fmt::format("{0} needs a deck: fullshard {0} DECK [--section.key value ...]", name));
     }
-    return {name == "train" ? CommandName::kTrain : CommandName::kEval,
-            words[1],
-            {words.begin() + 2, words.end()}};
+    Command command{name == "train" ? CommandName::kTrain : CommandName::kEval,
+                    words[1],
+                    /*print_units=*/false,
+                    {words.begin() + 2, words.end()}};
+    command.print_units = std::erase(command.words, "--print-units") > 0;
+    return command;
 }
 
 }  // namespace fullshard::app

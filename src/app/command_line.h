@@ -11,10 +11,11 @@ namespace fullshard::app {
 
 enum class CommandName : std::uint8_t { kTrain, kEval };
 
-/// `fullshard train|eval DECK [--section.key value ...]`
+/// `fullshard train|eval DECK [--print-units] [--section.key value ...]`
 struct Command {
     CommandName name = CommandName::kTrain;
     std::string deck;
+    bool print_units = false;        ///< show the units of the run and end
     std::vector<std::string> words;  ///< what follows the deck: keys and values
 };
 

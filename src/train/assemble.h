@@ -4,16 +4,16 @@
 #include "comm/topology.h"
 #include "config/batch.h"
 #include "config/deck.h"
-#include "data/loader.h"
+#include "model/model.h"
 #include "optim/adamw.h"
+#include "optim/loss_scaler.h"
 #include "optim/schedule.h"
 #include "shard/strategy.h"
 #include "spec/simple_transformer.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace fullshard::train {
 
@@ -21,32 +21,37 @@ spec::SimpleTransformer model_of(const config::Model& model, const config::Data&
 optim::Schedule schedule_of(const config::Optimizer& optimizer, const config::Schedule& schedule,
                             std::int64_t steps);
 optim::AdamWOptions adamw_of(const config::Optimizer& optimizer);
-shard::StoreOptions store_options_of(const config::Shard& shard, const config::Fault& fault,
-                                     std::uint64_t seed, const config::Batch& batch);
+/// None where the precision needs no scaling of losses: it is for fp16 only.
+std::optional<optim::LossScalerOptions> loss_scaling_of(const config::Precision& precision);
+
 const shard::Strategy& strategy_of(const config::Shard& shard);
 shard::StorePreference preference_of(const config::Shard& shard);
+shard::Wrap wrap_of(const config::Shard& shard);
+shard::Prefetch prefetch_of(const config::Shard& shard);
+shard::StoreOptions store_options_of(const config::Deck& deck, const config::Batch& batch);
 
-/// Training and held-out data, and what there is to say about them.
-struct Datasets {
-    data::TrainingLoader training;
-    std::optional<data::ValidationLoader> validation;  ///< none when nothing is held out
-    std::string description;                           ///< one line for the log
-    std::vector<std::string> notes;                    ///< what was left out and why
-    std::uint64_t fingerprint = 0;                     ///< of all tokens
-    /// Of text: entropy of the held-out tokens' own distribution, nats: what no model without
-    /// context beats.
-    std::optional<double> unigram_entropy;
-};
+/// Makes the model of a program that was built with one of its own, from whatever keys it reads.
+using ModelFactory = std::function<std::shared_ptr<const model::Model>(const config::Deck&)>;
 
-/// Throws DataError for a source that is missing, too small, or does not fit the vocabulary.
-/// `micro_batches` counts those of a step over all ranks; evaluations use at most
-/// `eval_max_sequences` held-out sequences, all for 0. Not collective.
-Datasets open_data(const config::Data& data, std::int64_t vocab_size, std::uint64_t seed,
-                   std::int64_t micro_batch, std::int64_t micro_batches,
-                   std::int64_t eval_max_sequences);
+/// The model of the deck's family; `custom` makes it for model.family = custom. Throws UsageError
+/// for that family where the program has none, and for TorchScript files that cannot be trained.
+std::shared_ptr<const model::Model> make_model(const config::Deck& deck,
+                                               const ModelFactory& custom);
+
+/// Learning rate and weight decay of a parameter: its group's, or the deck's, by which matrices
+/// decay and vectors do not. with_groups() has checked the groups.
+optim::ParameterSettings settings_of(const spec::ParameterSpec& parameter,
+                                     const config::Optimizer& optimizer);
+
+/// Which settings a parameter has.
+using SettingsRule = std::function<optim::ParameterSettings(const spec::ParameterSpec&)>;
 
 /// The optimizer over this rank's master shards; padding and frozen parameters are left alone.
+/// Without a rule the options' default settings hold.
 optim::AdamW make_optimizer(const optim::AdamWOptions& options, const shard::Layout& layout,
-                            shard::UnitStore& store);
+                            shard::UnitStore& store, const SettingsRule& settings = {});
+
+/// Bytes of the moments of the shards of this index: they end with the last trainable element.
+std::int64_t planned_moment_bytes(const shard::Layout& layout, std::int64_t shard);
 
 }  // namespace fullshard::train

@@ -15,12 +15,14 @@ Checkpoints::Checkpoints(const SavedState& state, std::filesystem::path parent,
       keep_last_(keep_last) {}
 
 std::vector<checkpoint::Piece> Checkpoints::memory_of(const std::vector<OwnedPiece>& pieces) const {
+    const std::vector<checkpoint::NamedShape> parameters = named_shapes(state_.layout);
     std::vector<checkpoint::Piece> list;
     for (const OwnedPiece& piece : pieces) {
         const auto add = [&](checkpoint::State state, std::span<float> owned) {
             list.push_back({state, piece.parameter, piece.parameter_begin, piece.in(owned)});
         };
         add(checkpoint::State::kModel, state_.store.master(piece.unit));
+        if (!parameters[piece.parameter].trainable) continue;
         add(checkpoint::State::kFirstMoment, state_.optimizer.first_moment(piece.unit));
         add(checkpoint::State::kSecondMoment, state_.optimizer.second_moment(piece.unit));
     }
@@ -31,7 +33,7 @@ Checkpoints::Saved Checkpoints::save(const checkpoint::Progress& progress) {
     const double begin = now_seconds();
     checkpoint::Manifest manifest = header_;
     manifest.progress = progress;
-    const auto pieces = memory_of(exclusive_pieces(state_.layout, state_.store, state_.world));
+    const auto pieces = memory_of(exclusive_pieces(state_.layout, state_.store, state_.replicas));
     Saved saved;
     for (const auto& piece : pieces) {
         saved.bytes += static_cast<std::int64_t>(piece.values.size_bytes());

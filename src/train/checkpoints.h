@@ -18,6 +18,7 @@ namespace fullshard::train {
 /// What is saved and restored; everything outlives the object.
 struct SavedState {
     const comm::Group& world;
+    const comm::Group& replicas;  ///< the ranks that own the same ranges
     const shard::Layout& layout;
     shard::UnitStore& store;
     optim::AdamW& optimizer;

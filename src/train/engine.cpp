@@ -2,15 +2,18 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "model/linear.h"
 #include "model/stage.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -18,43 +21,49 @@ namespace fullshard::train {
 
 namespace {
 
-/// A unit's stages and the parameters whose gradients autograd is asked for.
-struct BoundUnit {
-    std::vector<std::unique_ptr<model::Stage>> stages;
-    std::vector<std::size_t> stage_indices;
+struct BoundStage {
+    std::unique_ptr<model::Stage> stage;
+    model::HeadStage* head = nullptr;  ///< the same stage if it is the last
     std::vector<model::Parameter> trainable;
+    bool checkpointed = false;
 };
 
-/// What backward needs of a forward visit.
+/// What backward needs of a stage's forward.
 struct TapeEntry {
-    at::Tensor input;  ///< detached leaf; undefined for the first unit
-    at::Tensor output;
+    at::Tensor input;   ///< detached leaf; undefined for the first stage
+    at::Tensor output;  ///< undefined where the stage is checkpointed
 };
 
-model::Parameter bind_parameter(shard::UnitStore& store, std::int64_t unit_index,
-                                const shard::Unit& unit, std::size_t parameter) {
-    const shard::Placement& place = unit.placement(parameter);
-    const spec::ParameterSpec& spec = unit.parameters()[parameter];
-    at::Tensor view = model::tensor_view(
-        store.unsharded(unit_index)
-            .subspan(static_cast<std::size_t>(place.offset), static_cast<std::size_t>(place.numel)),
-        spec.shape);
+/// One pass over a micro-batch.
+struct Pass {
+    model::MicroBatch batch;
+    MicroBatchId id;
+    double loss_scale = 1.0;
+};
+
+model::Parameter bind_parameter(shard::UnitStore& store, const shard::Layout& layout,
+                                const shard::ParameterHome& home) {
+    const shard::Unit& unit = layout.units[home.unit];
+    const auto unit_index = static_cast<std::int64_t>(home.unit);
+    const shard::Placement& place = unit.placement(home.parameter);
+    const spec::ParameterSpec& spec = unit.parameters()[home.parameter];
+    at::Tensor view =
+        model::tensor_view(store.unsharded(unit_index).part(place.offset, place.numel), spec.shape);
     view.set_requires_grad(spec.trainable);
-    return {view, &store.grad_sink(unit_index), static_cast<std::int64_t>(parameter)};
+    return {view, &store.grad_sink(unit_index), static_cast<std::int64_t>(home.parameter)};
 }
 
-BoundUnit bind_unit(const spec::SimpleTransformer& model, shard::UnitStore& store,
-                    std::int64_t unit_index, const shard::Unit& unit) {
-    const spec::ModelSpec description = spec::describe(model);
-    BoundUnit bound{{}, unit.stages(), {}};
-    std::size_t next = 0;
-    for (const std::size_t stage : unit.stages()) {
-        std::vector<model::Parameter> parameters;
-        for (std::size_t i = 0; i < description.stages[stage].parameters.size(); ++i, ++next) {
-            parameters.push_back(bind_parameter(store, unit_index, unit, next));
-            if (unit.parameters()[next].trainable) bound.trainable.push_back(parameters.back());
-        }
-        bound.stages.push_back(model::make_stage(model, stage, std::move(parameters)));
+BoundStage bind_stage(const model::Model& model, std::size_t index, shard::UnitStore& store,
+                      const shard::Layout& layout, DType buffer) {
+    std::vector<model::Parameter> parameters;
+    for (const shard::ParameterHome& home : layout.homes[index]) {
+        parameters.push_back(bind_parameter(store, layout, home));
+    }
+    BoundStage bound;
+    bound.stage = model.make_stage(index, std::move(parameters));
+    bound.stage->set_buffer_type(model::scalar_type(buffer));
+    for (const model::Parameter& parameter : bound.stage->parameters()) {
+        if (parameter.value.requires_grad()) bound.trainable.push_back(parameter);
     }
     return bound;
 }
@@ -65,12 +74,6 @@ at::Tensor token_tensor(const std::vector<std::int64_t>& values, const data::Tok
                          at::kLong);
 }
 
-void seed_generator(std::uint64_t seed) {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(seed);
-}
-
 }  // namespace
 
 struct Engine::Impl {
@@ -78,127 +81,167 @@ struct Engine::Impl {
     shard::UnitStore& store;
     PhaseClock& clock;
     std::uint64_t seed;
-    std::vector<BoundUnit> units;
-    std::vector<TapeEntry> tape;  ///< by unit
+    std::vector<BoundStage> stages;
+    std::size_t first_trainable = 0;  ///< no gradient is needed before this stage
+    std::vector<TapeEntry> tape;      ///< by stage
 
-    BoundUnit& unit(const shard::Visit& visit) {
-        return units[static_cast<std::size_t>(visit.unit)];
-    }
-
-    shard::Lease begin_visit(const shard::Visit& visit) {
+    std::vector<shard::Lease> begin_visit(const shard::Visit& visit) {
         const auto phase = clock.enter(Phase::kUnshard);
-        shard::Lease lease = store.unshard(visit.unit);
-        if (visit.prefetch != shard::Visit::kNone) store.prefetch(visit.prefetch);
-        return lease;
+        std::vector<shard::Lease> leases;
+        leases.reserve(visit.uses.size());
+        for (const shard::UnitUse& use : visit.uses) leases.push_back(store.unshard(use));
+        for (const std::int64_t unit : visit.prefetch) store.prefetch(unit);
+        return leases;
     }
 
-    /// Runs the unit's stages; the last stage of the model yields the loss.
-    at::Tensor run_stages(BoundUnit& bound, at::Tensor x, const model::MicroBatch& batch,
-                          const MicroBatchId& id) {
-        for (std::size_t i = 0; i < bound.stages.size(); ++i) {
-            // Equal masks at any world size, and again if the stage is ever recomputed.
-            const std::uint64_t position =
-                mix(static_cast<std::uint64_t>(id.index), bound.stage_indices[i]);
-            seed_generator(mix(mix(seed, static_cast<std::uint64_t>(id.step)), position));
-            auto* head = dynamic_cast<model::HeadStage*>(bound.stages[i].get());
-            x = head != nullptr ? head->loss(x, batch) : bound.stages[i]->forward(x, batch);
+    void end_visit(const shard::Visit& visit, std::vector<shard::Lease>& leases) {
+        const auto phase = clock.enter(Phase::kUnshard);
+        for (shard::Lease& lease : leases) lease.release();
+        for (const std::int64_t unit : visit.prefetch_after) store.prefetch(unit);
+    }
+
+    /// The stage's output; the last stage of the model yields the loss.
+    at::Tensor run(std::size_t index, const at::Tensor& x, const Pass& pass) {
+        // Equal masks at any world size, and again when the stage is recomputed.
+        const std::uint64_t position = mix(static_cast<std::uint64_t>(pass.id.index), index);
+        model::seed_generator(mix(mix(seed, static_cast<std::uint64_t>(pass.id.step)), position));
+        const BoundStage& bound = stages[index];
+        return bound.head != nullptr ? bound.head->loss(x, pass.batch)
+                                     : bound.stage->forward(x, pass.batch);
+    }
+
+    /// Runs the stage and writes down what its backward pass will need. Each stage is a graph of
+    /// its own: backward enters and leaves it at the stage's borders.
+    at::Tensor record(std::size_t index, const at::Tensor& x, const Pass& pass) {
+        const bool learns = pass.batch.training && index >= first_trainable;
+        const at::AutoGradMode grad_mode(learns && !stages[index].checkpointed);
+        if (!learns) return run(index, x, pass);
+        TapeEntry& entry = tape[index];
+        if (x.defined()) {
+            entry.input = x.detach();
+            entry.input.set_requires_grad(index > first_trainable);
         }
-        return x;
+        at::Tensor output = run(index, entry.input, pass);
+        if (!stages[index].checkpointed) entry.output = output;
+        return output;
     }
 
-    at::Tensor forward(const model::MicroBatch& batch, const MicroBatchId& id) {
+    at::Tensor forward(const std::vector<shard::Visit>& visits, const Pass& pass) {
         at::Tensor x;
-        for (const shard::Visit& visit : schedule.forward) {
-            const shard::Lease lease = begin_visit(visit);
-            const auto phase = clock.enter(Phase::kForward);
-            // Each visit is a graph of its own: backward enters and leaves it at the unit's
-            // borders.
-            if (x.defined()) x = x.detach();
-            if (x.defined() && batch.training) x.set_requires_grad(true);
-            at::Tensor output = run_stages(unit(visit), x, batch, id);
-            if (batch.training) tape[static_cast<std::size_t>(visit.unit)] = {x, output};
-            x = std::move(output);
+        for (const shard::Visit& visit : visits) {
+            std::vector<shard::Lease> leases = begin_visit(visit);
+            {
+                const auto phase = clock.enter(Phase::kForward);
+                for (const std::size_t stage : visit.stages) x = record(stage, x, pass);
+            }
+            end_visit(visit, leases);
         }
         return x;
     }
 
-    void backward() {
-        at::Tensor grad_output;  // undefined: the loss is a scalar
+    void backward(const Pass& pass) {
+        at::Tensor
+            grad;  // of the loss with respect to the output of the next stage to differentiate
         for (const shard::Visit& visit : schedule.backward) {
-            BoundUnit& bound = unit(visit);
-            const bool trainable = !bound.trainable.empty();
+            std::vector<shard::Lease> leases = begin_visit(visit);
             {
-                const shard::Lease lease = begin_visit(visit);
-                if (trainable) {
-                    const auto phase = clock.enter(Phase::kReduce);
-                    store.begin_gradients(visit.unit);
-                }
-                const auto phase = clock.enter(Phase::kBackward);
-                grad_output = differentiate(
-                    bound, std::exchange(tape[static_cast<std::size_t>(visit.unit)], {}),
-                    grad_output);
-            }
-            if (trainable) {
                 const auto phase = clock.enter(Phase::kReduce);
-                store.reduce(visit.unit);
+                for (const std::int64_t unit : visit.first_gradients) store.begin_gradients(unit);
             }
+            {
+                const auto phase = clock.enter(Phase::kBackward);
+                for (const std::size_t stage : std::views::reverse(visit.stages)) {
+                    if (stage >= first_trainable) grad = differentiate(stage, grad, pass);
+                }
+            }
+            end_visit(visit, leases);
+            const auto phase = clock.enter(Phase::kReduce);
+            for (const std::int64_t unit : visit.reductions) store.reduce(unit);
         }
     }
 
-    /// Gradient with respect to the visit's input; those of parameters go to their sinks.
-    static at::Tensor differentiate(const BoundUnit& bound, const TapeEntry& entry,
-                                    const at::Tensor& grad_output) {
+    /// Gradient with respect to the stage's input; those of parameters go to their sinks. Undefined
+    /// where it is zero or nobody needs it.
+    at::Tensor differentiate(std::size_t index, const at::Tensor& grad_output, const Pass& pass) {
+        const BoundStage& bound = stages[index];
+        const TapeEntry entry = std::exchange(tape[index], {});
+        if (bound.head == nullptr && !grad_output.defined()) return {};
+        const at::AutoGradMode grad_mode(true);
+        const at::Tensor output = bound.checkpointed ? run(index, entry.input, pass) : entry.output;
+        if (!output.requires_grad()) return {};  // it depends on nothing that could learn
+
         torch::autograd::variable_list inputs;
         for (const model::Parameter& parameter : bound.trainable) inputs.push_back(parameter.value);
-        if (entry.input.defined()) inputs.push_back(entry.input);
-        torch::autograd::variable_list grad_outputs;
-        if (grad_output.defined()) grad_outputs.push_back(grad_output);
-        auto gradients = torch::autograd::grad({entry.output}, inputs, grad_outputs,
-                                               /*retain_graph=*/false, /*create_graph=*/false,
-                                               /*allow_unused=*/true);
+        const bool wants_input = entry.input.defined() && entry.input.requires_grad();
+        if (wants_input) inputs.push_back(entry.input);
+        const at::Tensor start =
+            bound.head != nullptr ? at::full({}, pass.loss_scale, output.options()) : grad_output;
+        const auto gradients = torch::autograd::grad({output}, inputs, {start},
+                                                     /*retain_graph=*/false, /*create_graph=*/false,
+                                                     /*allow_unused=*/true);
         for (std::size_t i = 0; i < bound.trainable.size(); ++i) {
             if (gradients[i].defined()) model::store_gradient(bound.trainable[i], gradients[i]);
         }
-        return entry.input.defined() ? gradients.back() : at::Tensor();
+        return wants_input ? gradients.back() : at::Tensor();
     }
 
     double run(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
-               bool training) {
-        const model::MicroBatch micro_batch{token_tensor(batch.tokens, batch),
-                                            token_tensor(batch.targets, batch), loss_factor,
-                                            training};
-        const at::AutoGradMode grad_mode(training);
-        const double loss = forward(micro_batch, id).item<double>();
-        if (training) backward();
+               double loss_scale, bool training) {
+        const Pass pass{{token_tensor(batch.tokens, batch), token_tensor(batch.targets, batch),
+                         loss_factor, training},
+                        id,
+                        loss_scale};
+        const auto& visits = training ? schedule.forward : schedule.evaluation;
+        const double loss = forward(visits, pass).item<double>();
+        if (training) backward(pass);
         return loss;
     }
 };
 
-Engine::Engine(const spec::SimpleTransformer& model, const shard::Layout& layout,
+Engine::Engine(const model::Model& model, const shard::Layout& layout,
                const shard::Schedule& schedule, shard::UnitStore& store, PhaseClock& clock,
-               std::uint64_t seed, int threads)
-    : impl_(
-          new Impl{schedule, store, clock, seed, {}, std::vector<TapeEntry>(layout.units.size())}) {
-    at::set_num_threads(threads);
-    for (std::size_t i = 0; i < layout.units.size(); ++i) {
-        impl_->units.push_back(
-            bind_unit(model, store, static_cast<std::int64_t>(i), layout.units[i]));
+               const EngineOptions& options)
+    : impl_(new Impl{schedule, store, clock, options.seed, {}, 0, {}}) {
+    at::set_num_threads(options.threads);
+    const std::vector<spec::StageSpec>& specs = model.spec().stages;
+    ensure(layout.homes.size() == specs.size(), "the layout is the model's");
+    for (std::size_t unit = 0; unit < layout.units.size(); ++unit) {
+        ensure(store.unsharded(static_cast<std::int64_t>(unit)).dtype == options.compute,
+               "the store shows parameters in the compute type");
     }
+    std::vector<BoundStage>& stages = impl_->stages;
+    std::int64_t blocks = 0;
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+        stages.push_back(bind_stage(model, i, store, layout, options.buffer));
+        if (specs[i].block && options.checkpoint_every_block > 0) {
+            stages.back().checkpointed = ++blocks % options.checkpoint_every_block == 0;
+        }
+    }
+    stages.back().head = dynamic_cast<model::HeadStage*>(stages.back().stage.get());
+    ensure(stages.back().head != nullptr, "the last stage yields the loss");
+    impl_->first_trainable = static_cast<std::size_t>(
+        std::ranges::find_if(stages, [](const BoundStage& s) { return !s.trainable.empty(); }) -
+        stages.begin());
+    impl_->tape.resize(stages.size());
 }
 
 Engine::~Engine() = default;
 
 std::string cpu_capability() {
-    return at::get_cpu_capability();
+    std::string name = at::get_cpu_capability();
+    if (model::multiplies(at::kBFloat16)) name += " + bf16";
+    if (model::multiplies(at::kHalf)) name += " + fp16";
+    return name;
 }
 
-double Engine::train(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor) {
-    return impl_->run(batch, id, loss_factor, /*training=*/true);
+double Engine::train(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
+                     double loss_scale) {
+    return impl_->run(batch, id, loss_factor, loss_scale, /*training=*/true);
 }
 
 double Engine::evaluate(const data::TokenBatch& batch) {
     const auto phase = impl_->clock.enter(Phase::kEvaluation);
-    return impl_->run(batch, {}, /*loss_factor=*/1.0, /*training=*/false);
+    return impl_->run(batch, {}, /*loss_factor=*/1.0, /*loss_scale=*/1.0, /*training=*/false);
 }
 
 }  // namespace fullshard::train

@@ -2,11 +2,12 @@
 // sees tensors.
 #pragma once
 
+#include "base/span.h"
 #include "data/loader.h"
+#include "model/model.h"
 #include "shard/layout.h"
 #include "shard/schedule.h"
 #include "shard/unit_store.h"
-#include "spec/simple_transformer.h"
 #include "train/phases.h"
 
 #include <cstdint>
@@ -21,21 +22,31 @@ struct MicroBatchId {
     std::int64_t index = 0;  ///< g, over all ranks
 };
 
-/// Forward: each visit takes its unit's lease, starts the next unit's unshard and runs the unit's
-/// stages as an autograd graph of their own. Backward: in reverse, each visit differentiates its
-/// graph and starts the reduction of the unit's gradient. There are no hooks.
+struct EngineOptions {
+    std::uint64_t seed = 0;
+    int threads = 1;                  ///< compute threads
+    DType compute = DType::kFloat32;  ///< of parameters, as the store shows them, and activations
+    DType buffer = DType::kFloat32;   ///< of the stages' floating-point buffers
+    /// Of every so many blocks the last one keeps only its input and runs again in the backward
+    /// pass; 0: none does. Results have the same bits.
+    std::int64_t checkpoint_every_block = 0;
+};
+
+/// Interprets the schedule. Forward: each visit takes its units' leases, starts the prefetches and
+/// runs its stages, each as an autograd graph of its own. Backward: each visit differentiates its
+/// stages in reverse, at most to the first one that has a trainable parameter, and starts the
+/// reductions of gradients that are complete. There are no hooks.
 class Engine {
   public:
-    /// Binds views of the store's memory to stages. `threads` compute threads; all references must
-    /// outlive the engine.
-    Engine(const spec::SimpleTransformer& model, const shard::Layout& layout,
-           const shard::Schedule& schedule, shard::UnitStore& store, PhaseClock& clock,
-           std::uint64_t seed, int threads);
+    /// Binds views of the store's memory to stages. All references must outlive the engine.
+    Engine(const model::Model& model, const shard::Layout& layout, const shard::Schedule& schedule,
+           shard::UnitStore& store, PhaseClock& clock, const EngineOptions& options);
     ~Engine();
 
-    /// Forward and backward pass; gradients go to the store. Returns the summed loss times
-    /// `loss_factor`. Collective over the store's ranks.
-    double train(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor);
+    /// Forward and backward pass; gradients, times `loss_scale`, go to the store. Returns the
+    /// summed loss times `loss_factor`, without `loss_scale`. Collective over the store's ranks.
+    double train(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
+                 double loss_scale = 1.0);
 
     /// Summed loss over the valid targets without dropout, gradients or any effect on later
     /// training. Collective over the store's ranks.
@@ -46,7 +57,7 @@ class Engine {
     std::unique_ptr<Impl> impl_;
 };
 
-/// Vector instructions that the compute library uses here, for example "AVX2": results of other
+/// Instructions that computing uses here, for example "AVX2" or "AVX512 + bf16": results of other
 /// ones have other bits.
 std::string cpu_capability();
 

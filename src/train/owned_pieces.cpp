@@ -1,7 +1,7 @@
 #include "train/owned_pieces.h"
 
+#include "checkpoint/format/fit.h"
 #include "checkpoint/format/weights.h"
-#include "checkpoint/parallel/load.h"
 #include "comm/agree.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::vector<OwnedPiece> pieces(const shard::Layout& layout, shard::UnitStore& st
     std::size_t first_parameter = 0;
     for (std::int64_t u = 0; u < units_of(layout); ++u) {
         const shard::Unit& unit = layout.units[static_cast<std::size_t>(u)];
-        const auto [begin, count] = part(unit, static_cast<std::int64_t>(store.master(u).size()));
+        const auto [begin, count] = part(static_cast<std::int64_t>(store.master(u).size()));
         for (const shard::ShardPiece& piece : unit.pieces(store.owned_begin(u) + begin, count)) {
             list.push_back({u, first_parameter + piece.parameter, piece.parameter_begin,
                             begin + piece.shard_begin, piece.count});
@@ -43,24 +43,21 @@ std::vector<checkpoint::NamedShape> named_shapes(const shard::Layout& layout) {
     std::vector<checkpoint::NamedShape> list;
     for (const shard::Unit& unit : layout.units) {
         for (const spec::ParameterSpec& parameter : unit.parameters()) {
-            list.push_back({parameter.name, parameter.shape});
+            list.push_back({parameter.name, parameter.shape, parameter.trainable});
         }
     }
     return list;
 }
 
 std::vector<OwnedPiece> owned_pieces(const shard::Layout& layout, shard::UnitStore& store) {
-    return pieces(layout, store, [](const shard::Unit&, std::int64_t owned) {
-        return Part{0, owned};
-    });
+    return pieces(layout, store, [](std::int64_t owned) { return Part{0, owned}; });
 }
 
 std::vector<OwnedPiece> exclusive_pieces(const shard::Layout& layout, shard::UnitStore& store,
-                                         const comm::Group& world) {
-    return pieces(layout, store, [&](const shard::Unit& unit, std::int64_t owned) {
-        if (owned < unit.padded()) return Part{0, owned};
-        const std::int64_t block = (owned + world.size() - 1) / world.size();
-        const std::int64_t begin = std::min(owned, block * world.rank());
+                                         const comm::Group& replicas) {
+    return pieces(layout, store, [&](std::int64_t owned) {
+        const std::int64_t block = (owned + replicas.size() - 1) / replicas.size();
+        const std::int64_t begin = std::min(owned, block * replicas.rank());
         return Part{begin, std::min(block, owned - begin)};
     });
 }

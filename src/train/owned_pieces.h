@@ -33,9 +33,10 @@ struct OwnedPiece {
 
 /// Everything this rank owns.
 std::vector<OwnedPiece> owned_pieces(const shard::Layout& layout, shard::UnitStore& store);
-/// A part of it such that the ranks' parts cover each element once, also where ranks own the same.
+/// A part of it such that the ranks' parts cover each element once: what `replicas` own alike is
+/// divided among them.
 std::vector<OwnedPiece> exclusive_pieces(const shard::Layout& layout, shard::UnitStore& store,
-                                         const comm::Group& world);
+                                         const comm::Group& replicas);
 
 /// Sets the parameters from a file that checkpoint::open_weights takes, each rank reading its own
 /// ranges, and publishes them. Throws AgreedError listing what is missing, extra or of another

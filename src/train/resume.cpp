@@ -17,15 +17,25 @@ namespace {
 /// What a changed key does to a resumed run.
 enum class Effect : std::uint8_t { kNone, kOtherNumbers, kForbidden };
 
-Effect effect_of(std::string_view key) {
-    // The starting weights were used up by the first step.
-    if (key == "model.init_from") return Effect::kNone;
+Effect effect_of(std::string_view key, config::ReduceOrder order) {
+    const auto is_in = [&](const auto& prefixes) {
+        return std::ranges::any_of(prefixes,
+                                   [&](std::string_view p) { return key.starts_with(p); });
+    };
+    // Used up by the first step, or without effect on a run that does not need them.
+    constexpr std::array kStartOnlyKeys{"model.init_from", "precision.initial_scale",
+                                        "train.on_nonfinite"};
     constexpr std::array kForbiddenKeys{"model.", "data.", "run.seed", "train.global_batch"};
-    constexpr std::array kOtherNumbersKeys{"optimizer.", "schedule.",         "kernels.",
-                                           "reduce.",    "train.micro_batch", "train.steps"};
-    const auto matches = [&](std::string_view prefix) { return key.starts_with(prefix); };
-    if (std::ranges::any_of(kForbiddenKeys, matches)) return Effect::kForbidden;
-    if (std::ranges::any_of(kOtherNumbersKeys, matches)) return Effect::kOtherNumbers;
+    constexpr std::array kOtherNumbersKeys{"optimizer.", "schedule.",  "kernels.",
+                                           "reduce.",    "precision.", "train.micro_batch",
+                                           "train.steps"};
+    // What decides the order of summation where it is not the one tree.
+    constexpr std::array kUnderFastKeys{"shard.", "topology.", "comm.node_shared",
+                                        "train.grad_accum_steps"};
+    if (is_in(kStartOnlyKeys)) return Effect::kNone;
+    if (is_in(kForbiddenKeys)) return Effect::kForbidden;
+    if (is_in(kOtherNumbersKeys)) return Effect::kOtherNumbers;
+    if (order == config::ReduceOrder::kFast && is_in(kUnderFastKeys)) return Effect::kOtherNumbers;
     return Effect::kNone;
 }
 
@@ -37,7 +47,7 @@ std::vector<std::string> check_resumable(const config::Deck& deck,
     std::string mistakes;
     std::vector<std::string> notes;
     for (const config::Difference& difference : config::differences(before, deck)) {
-        const Effect effect = effect_of(difference.key);
+        const Effect effect = effect_of(difference.key, deck.reduce.order);
         const std::string text =
             fmt::format("{} was {} and is {}", difference.key, difference.before, difference.after);
         if (effect == Effect::kForbidden) mistakes += "\n  " + text;

@@ -6,18 +6,17 @@
 #include "comm/mpi_session.h"
 #include "config/checks.h"
 #include "config/render.h"
+#include "train/assemble.h"
 #include "train/checkpoints.h"
-#include "train/memory_usage.h"
+#include "train/parameter_groups.h"
 #include "train/run_folder.h"
+#include "train/run_summary.h"
 #include "train/sharded_model.h"
 #include "train/start.h"
-#include "train/summary.h"
-#include "train/text.h"
 #include "train/trainer.h"
 
 #include <nlohmann/json.hpp>
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -37,9 +36,10 @@ checkpoint::Manifest manifest_of(const Start& start, const ShardedModel& sharded
     checkpoint::Manifest manifest;
     manifest.seed = start.deck.run.seed;
     manifest.global_batch = start.batch.global_batch;
-    manifest.numerics = {"tree", start.deck.kernels.threads, cpu_capability()};
+    manifest.numerics = {start.deck.reduce.order == config::ReduceOrder::kTree ? "tree" : "fast",
+                         start.deck.kernels.threads, cpu_capability()};
     manifest.writer = {std::string(build_info().version), std::string(build_info().git_hash),
-                       sharded.world().size(), std::string(strategy_of(start.deck.shard).name)};
+                       sharded.world().size(), std::string(sharded.plan().strategy->name)};
     manifest.effective_deck = config::effective_deck(start.deck);
     return manifest;
 }
@@ -56,7 +56,6 @@ class TrainingRun {
     void open_run_folder();
     void set_initial_state();
     void announce();
-    void summarise(const Trainer& trainer, const Outcome& outcome, const shard::Traffic& counted);
     nlohmann::ordered_json run_record() const;
 
     Start start_;
@@ -79,10 +78,13 @@ TrainingRun::TrainingRun(Start start, const comm::Group& job, const RunEnvironme
       environment_(environment),
       log_(log),
       job_rank_(job.rank()),
-      sharded_(deck_, start_.batch, job),
-      optimizer_(make_optimizer(adamw_of(deck_.optimizer), sharded_.layout(), sharded_.store())),
+      sharded_(deck_, start_.batch, start_.model, start_.spec, job),
+      optimizer_(make_optimizer(adamw_of(deck_.optimizer), sharded_.layout(), sharded_.store(),
+                                [this](const spec::ParameterSpec& parameter) {
+                                    return settings_of(parameter, deck_.optimizer);
+                                })),
       lr_schedule_(schedule_of(deck_.optimizer, deck_.schedule, deck_.train.steps)),
-      checkpoints_({world_, sharded_.layout(), sharded_.store(), optimizer_},
+      checkpoints_({world_, sharded_.replicas(), sharded_.layout(), sharded_.store(), optimizer_},
                    deck_.run.dir / checkpoint::kCheckpointsFolder, manifest_of(start_, sharded_),
                    deck_.checkpoint.keep_last),
       evaluator_(make_evaluator(start_, sharded_)) {}
@@ -113,7 +115,12 @@ nlohmann::ordered_json TrainingRun::run_record() const {
             {"node_sizes", sharded_.topology().node_sizes},
             {"parameters", sharded_.layout().numel()},
             {"seed", deck_.run.seed},
-            {"strategy", strategy_of(deck_.shard).name},
+            {"strategy", sharded_.plan().strategy->name},
+            {"shards", sharded_.layout().shards},
+            {"precision",
+             {{"param", name_of(deck_.precision.param)},
+              {"reduce", name_of(deck_.precision.reduce)},
+              {"buffer", name_of(deck_.precision.buffer)}}},
             {"micro_batch", start_.batch.micro_batch},
             {"grad_accum_steps", start_.batch.grad_accum_steps},
             {"global_batch", start_.batch.global_batch},
@@ -183,97 +190,49 @@ ExitCode TrainingRun::train() {
          .eval_every = deck_.train.eval_every,
          .checkpoint_every = deck_.checkpoint.every,
          .stop_at_step = deck_.train.stop_at_step,
-         .throw_at_step = deck_.fault.rank == job_rank_ ? deck_.fault.throw_at_step : 0},
+         .throw_at_step = deck_.fault.rank == job_rank_ ? deck_.fault.throw_at_step : 0,
+         .clipping = {deck_.optimizer.clip_norm, deck_.optimizer.clip_value},
+         .on_nonfinite = deck_.train.on_nonfinite,
+         .loss_scaling = loss_scaling_of(deck_.precision)},
         start_.progress());
     const shard::Traffic before = sharded_.store().traffic();
     const Outcome outcome = trainer.run();
-    summarise(trainer, outcome, sharded_.store().traffic() - before);
+    const shard::Traffic counted = sharded_.store().traffic() - before;
+    summarise({start_, sharded_, optimizer_, trainer, outcome, counted}, log_, *metrics_);
     return outcome.stopped_early ? ExitCode::kStoppedEarly : ExitCode::kDone;
-}
-
-void TrainingRun::summarise(const Trainer& trainer, const Outcome& outcome,
-                            const shard::Traffic& counted) {
-    auto planned = sharded_.planned_memory();
-    auto allocated = sharded_.store().allocations();
-    const std::int64_t owned = sharded_.layout().padded() / sharded_.layout().shards;
-    planned.push_back({"AdamW moments", optim::AdamW::state_bytes(owned)});
-    allocated.push_back({"AdamW moments", optimizer_.state_bytes()});
-    const std::int64_t evaluation_passes =
-        evaluator_ ? evaluator_->rounds() * static_cast<std::int64_t>(outcome.evaluations.size())
-                   : 0;
-    const shard::Traffic predicted = sharded_.planned_traffic(
-        trainer.steps_run() * start_.batch.grad_accum_steps, evaluation_passes);
-    const PhaseStatistics phases = gather_phases(sharded_.clock().seconds(), world_);
-    const MemoryUsage usage = memory_usage();
-    std::array<std::int64_t, 1> node_bytes{usage.proportional}, peak{usage.peak_resident};
-    sharded_.topology().node.all_reduce(node_bytes, comm::Reduction::kSum);
-    world_.all_reduce(peak, comm::Reduction::kMax);
-    const double tokens_per_s =
-        static_cast<double>(trainer.tokens_run()) / trainer.seconds_in_steps();
-    const double flops =
-        tokens_per_s * spec::training_flops_per_token(sharded_.spec(), deck_.data.sequence);
-
-    log_.info("{}: {} steps, {} tokens in {}, {:.0f} tokens/s, {:.2f} GFLOP/s a rank",
-              outcome.stopped_early ? "stopped on request" : "done", trainer.steps_run(),
-              count_text(trainer.tokens_run()), duration_text(trainer.seconds_in_steps()),
-              tokens_per_s, flops / world_.size() * 1e-9);
-    log_phases(log_, phases);
-    log_memory(log_, planned, allocated);
-    log_.info("measured: {} on this node (shared pages once), at most {} resident in a rank",
-              bytes_text(node_bytes[0]), bytes_text(peak[0]));
-    log_traffic(log_, predicted, counted);
-    nlohmann::ordered_json record{{"steps", trainer.steps_run()},
-                                  {"step", trainer.progress().step},
-                                  {"tokens", trainer.progress().tokens},
-                                  {"seconds", trainer.seconds_in_steps()},
-                                  {"tokens_per_s", tokens_per_s},
-                                  {"flops_per_s", flops},
-                                  {"stopped_early", outcome.stopped_early},
-                                  {"phases_s", to_json(phases)},
-                                  {"memory_predicted", to_json(planned)},
-                                  {"memory_allocated", to_json(allocated)},
-                                  {"node_proportional_bytes", node_bytes[0]},
-                                  {"mem_peak_bytes", peak[0]},
-                                  {"traffic_predicted", to_json(predicted)},
-                                  {"traffic_counted", to_json(counted)}};
-    if (!outcome.evaluations.empty()) {
-        const double after = outcome.evaluations.back().loss;
-        record["validation_loss_after"] = after;
-        std::string before;
-        if (start_.progress().step == 0) {
-            before = fmt::format("{:.4f} before, ", outcome.evaluations.front().loss);
-            record["validation_loss_before"] = outcome.evaluations.front().loss;
-        }
-        std::string entropy;
-        if (start_.datasets.unigram_entropy) {
-            entropy =
-                fmt::format("; unigram entropy {:.4f} nats", *start_.datasets.unigram_entropy);
-            record["unigram_entropy"] = *start_.datasets.unigram_entropy;
-        }
-        log_.info("validation loss {}{:.4f} after training{}", before, after, entropy);
-    }
-    metrics_->write("summary", record);
-    if (outcome.stopped_early) {
-        log_.info("start it again to go on from step {}", trainer.progress().step);
-    }
-    log_.info("everything is in {}", std::filesystem::absolute(deck_.run.dir).string());
 }
 
 }  // namespace
 
 ExitCode run_training(const config::Deck& deck, const comm::Group& job,
                       const RunEnvironment& environment, Log& log) {
-    return TrainingRun(check_training(deck, job), job, environment, log).run();
+    return TrainingRun(check_training(deck, environment.custom_model, job), job, environment, log)
+        .run();
 }
 
-void run_evaluation(const config::Deck& deck, const comm::Group& job, Log& log) {
-    const Start start = check_evaluation(deck, job);
-    ShardedModel sharded(start.deck, start.batch, job);
+void run_evaluation(const config::Deck& deck, const comm::Group& job,
+                    const ModelFactory& custom_model, Log& log) {
+    const Start start = check_evaluation(deck, custom_model, job);
+    ShardedModel sharded(start.deck, start.batch, start.model, start.spec, job);
     load_weights(sharded.store(), sharded.layout(), sharded.world(), start.deck.model.init_from);
     for (const std::string& line : sharded.describe()) log.info("{}", line);
     const Evaluation evaluation = make_evaluator(start, sharded)->evaluate();
     log.info("{}: validation loss {:.6f} over {} tokens", start.deck.model.init_from.string(),
              evaluation.loss, evaluation.tokens);
+}
+
+std::string units_of_run(const config::Deck& deck, const comm::Group& job,
+                         const ModelFactory& custom_model) {
+    config::Batch batch;
+    spec::ModelSpec spec;
+    comm::agree(job, [&] {
+        batch = config::resolve_batch(deck.train, job.size());
+        spec = with_groups(make_model(deck, custom_model)->spec(), deck.optimizer);
+    });
+    const ShardingPlan plan = plan_sharding(deck, batch, spec, job);
+    std::string text;
+    for (const std::string& line : plan.describe()) text += line + '\n';
+    return text + '\n' + plan.units_text(spec);
 }
 
 }  // namespace fullshard::train

@@ -1,38 +1,36 @@
 #include "train/sharded_model.h"
 
-#include "comm/agree.h"
 #include "shard/initialize.h"
-#include "shard/plan.h"
-#include "train/assemble.h"
-#include "train/text.h"
-
-#include <fmt/format.h>
 
 #include <exception>
+#include <utility>
 
 namespace fullshard::train {
 
+namespace {
+
+EngineOptions engine_options_of(const config::Deck& deck) {
+    return {.seed = deck.run.seed,
+            .threads = static_cast<int>(deck.kernels.threads),
+            .compute = deck.precision.param,
+            .buffer = deck.precision.buffer,
+            .checkpoint_every_block = deck.train.activation_checkpointing};
+}
+
+}  // namespace
+
 ShardedModel::ShardedModel(const config::Deck& deck, const config::Batch& batch,
+                           std::shared_ptr<const model::Model> model, const spec::ModelSpec& spec,
                            const comm::Group& job)
-    : topology_(comm::find_topology(job, static_cast<int>(deck.topology.ranks_per_node))),
-      lanes_(comm::make_lanes(topology_, deck.comm.node_shared)),
-      strategy_(strategy_of(deck.shard)),
-      gradient_group_(strategy_.gradients == shard::Holding::kSharded
-                          ? world()
-                          : comm::Group::self(deck.comm.timeout_s)),
-      model_(model_of(deck.model, deck.data)),
-      layout_(shard::make_block_layout(spec::describe(model_), strategy_.shards(world().size()))),
-      schedule_(shard::make_schedule(layout_)),
-      store_options_(store_options_of(deck.shard, deck.fault, deck.run.seed, batch)) {
-    comm::agree_equal(world(), "schedule of visits", schedule_.hash(layout_));
-    comm::agree(world(), [&] {
-        store_kind_ =
-            shard::choose_store(strategy_, preference_of(deck.shard), shard::place_of(lanes_));
+    : model_(std::move(model)),
+      plan_(plan_sharding(deck, batch, spec, job)),
+      store_(
+          shard::make_store(plan_.kind, plan_.layout, plan_.schedule, plan_.mesh, plan_.options)) {
+    shard::initialize_parameters(*store_, plan_.layout, deck.run.seed, [&](std::size_t stage) {
+        return model_->initial_values(stage, deck.run.seed);
     });
-    store_ = shard::make_store(store_kind_, layout_, world(), lanes_, store_options_);
-    shard::initialize_parameters(*store_, layout_, deck.run.seed);
-    engine_ = std::make_unique<Engine>(model_, layout_, schedule_, *store_, clock_, deck.run.seed,
-                                       static_cast<int>(deck.kernels.threads));
+    engine_ = std::make_unique<Engine>(*model_, plan_.layout, plan_.schedule, *store_, clock_,
+                                       engine_options_of(deck));
 }
 
 ShardedModel::~ShardedModel() {
@@ -44,26 +42,10 @@ ShardedModel::~ShardedModel() {
     }
 }
 
-shard::Place ShardedModel::place() const {
-    if (store_kind_ != shard::StoreKind::kPrivate) return shard::place_of(lanes_);
-    return {0, 1, world().rank(), world().size()};
-}
-
-std::vector<shard::Allocation> ShardedModel::planned_memory() const {
-    return shard::plan_memory(store_kind_, layout_, place(), store_options_);
-}
-
-shard::Traffic ShardedModel::planned_traffic(std::int64_t micro_batches,
-                                             std::int64_t evaluations) const {
-    return shard::plan_traffic(store_kind_, layout_, schedule_, place(), micro_batches,
-                               evaluations);
-}
-
 std::vector<std::string> ShardedModel::describe() const {
-    return {topology_.describe(),
-            fmt::format("model: {} parameters in {} units, {}", count_text(layout_.numel()),
-                        layout_.units.size(), strategy_.name),
-            "store: " + store_->describe()};
+    std::vector<std::string> lines = plan_.describe();
+    lines.push_back("store: " + store_->describe());
+    return lines;
 }
 
 }  // namespace fullshard::train

@@ -1,16 +1,11 @@
 // A model on the ranks of a job: what training and evaluation both stand on.
 #pragma once
 
-#include "comm/topology.h"
-#include "config/batch.h"
-#include "config/deck.h"
-#include "shard/layout.h"
-#include "shard/schedule.h"
-#include "shard/strategy.h"
+#include "model/model.h"
 #include "shard/unit_store.h"
-#include "spec/simple_transformer.h"
 #include "train/engine.h"
 #include "train/phases.h"
+#include "train/sharding_plan.h"
 
 #include <memory>
 #include <string>
@@ -18,44 +13,36 @@
 
 namespace fullshard::train {
 
-/// Nodes, layout, store and engine of a deck, with freshly initialised parameters. Collective to
-/// construct and to destroy.
+/// Plan, store and engine of a model, with freshly initialised parameters. Collective to construct
+/// and to destroy.
 class ShardedModel {
   public:
-    /// Throws AgreedError for a store that the ranks' nodes do not allow.
-    ShardedModel(const config::Deck& deck, const config::Batch& batch, const comm::Group& job);
+    /// `spec` is the model's with parameter groups applied. Throws AgreedError for what the ranks
+    /// and their nodes do not allow.
+    ShardedModel(const config::Deck& deck, const config::Batch& batch,
+                 std::shared_ptr<const model::Model> model, const spec::ModelSpec& spec,
+                 const comm::Group& job);
     /// Waits for the other ranks: nobody takes memory away while they still read it.
     ~ShardedModel();
 
-    const comm::Topology& topology() const { return topology_; }
-    const comm::Group& world() const { return topology_.world; }
-    /// Ranks over which gradients are sharded: one where each rank holds them all.
-    const comm::Group& gradient_group() const { return gradient_group_; }
-    const spec::SimpleTransformer& spec() const { return model_; }
-    const shard::Layout& layout() const { return layout_; }
+    const ShardingPlan& plan() const { return plan_; }
+    const comm::Topology& topology() const { return plan_.topology; }
+    const comm::Group& world() const { return plan_.topology.world; }
+    /// Ranks over which gradients are sharded.
+    const comm::Group& gradient_group() const { return plan_.mesh.shard_group; }
+    /// Ranks that own the same ranges.
+    const comm::Group& replicas() const { return plan_.mesh.replicas; }
+    const shard::Layout& layout() const { return plan_.layout; }
     shard::UnitStore& store() { return *store_; }
     Engine& engine() { return *engine_; }
     PhaseClock& clock() { return clock_; }
 
-    /// Predicted from the layout, for the comparison with what the store says of itself.
-    std::vector<shard::Allocation> planned_memory() const;
-    shard::Traffic planned_traffic(std::int64_t micro_batches, std::int64_t evaluations) const;
-
-    /// Lines for the banner: ranks and nodes, model, store.
+    /// Lines for the banner: ranks and nodes, model, types, store.
     std::vector<std::string> describe() const;
 
   private:
-    shard::Place place() const;
-
-    comm::Topology topology_;
-    comm::NodeLanes lanes_;
-    const shard::Strategy& strategy_;
-    comm::Group gradient_group_;
-    spec::SimpleTransformer model_;
-    shard::Layout layout_;
-    shard::Schedule schedule_;
-    shard::StoreKind store_kind_{};
-    shard::StoreOptions store_options_;
+    std::shared_ptr<const model::Model> model_;
+    ShardingPlan plan_;
     std::unique_ptr<shard::UnitStore> store_;
     PhaseClock clock_;
     std::unique_ptr<Engine> engine_;

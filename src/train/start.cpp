@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "checkpoint/format/folder.h"
 #include "comm/agree.h"
+#include "train/parameter_groups.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
 
@@ -21,7 +22,7 @@ config::Deck with_batch(config::Deck deck, const config::Batch& batch) {
     return deck;
 }
 
-Start open_start(const config::Deck& deck, const comm::Group& job) {
+Start open_start(const config::Deck& deck, const ModelFactory& custom, const comm::Group& job) {
     std::optional<Start> start;
     comm::agree(job, [&] {
         const config::Batch batch = config::resolve_batch(deck.train, job.size());
@@ -30,11 +31,14 @@ Start open_start(const config::Deck& deck, const comm::Group& job) {
                 fmt::format("fault.rank = {} does not exist; the job has ranks 0 to {}",
                             deck.fault.rank, job.size() - 1));
         }
+        auto model = make_model(deck, custom);
+        spec::ModelSpec spec = with_groups(model->spec(), deck.optimizer);
         Datasets datasets =
             open_data(deck.data, deck.model.vocab_size, deck.run.seed, batch.micro_batch,
                       batch.grad_accum_steps * job.size(), deck.train.eval_max_sequences);
         std::vector<std::string> notes = datasets.notes;
-        start = Start{with_batch(deck, batch), batch, std::move(datasets), {}, std::move(notes)};
+        start = Start{with_batch(deck, batch), batch, std::move(model), std::move(spec),
+                      std::move(datasets),     {},    std::move(notes)};
     });
     comm::agree_equal(job, "data", start->datasets.fingerprint);
     return std::move(*start);
@@ -69,8 +73,8 @@ bool Start::continues_in_place() const {
                                        deck.run.dir / checkpoint::kCheckpointsFolder, error);
 }
 
-Start check_training(const config::Deck& deck, const comm::Group& job) {
-    Start start = open_start(deck, job);
+Start check_training(const config::Deck& deck, const ModelFactory& custom, const comm::Group& job) {
+    Start start = open_start(deck, custom, job);
     start.checkpoint = find_checkpoint(start.deck, job, start.notes);
     comm::agree(job, [&] {
         if (start.checkpoint) {
@@ -87,8 +91,9 @@ Start check_training(const config::Deck& deck, const comm::Group& job) {
     return start;
 }
 
-Start check_evaluation(const config::Deck& deck, const comm::Group& job) {
-    Start start = open_start(deck, job);
+Start check_evaluation(const config::Deck& deck, const ModelFactory& custom,
+                       const comm::Group& job) {
+    Start start = open_start(deck, custom, job);
     comm::agree(job, [&] {
         if (!start.datasets.validation) {
             throw UsageError(

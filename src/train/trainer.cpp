@@ -8,31 +8,59 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
-#include <cmath>
+#include <limits>
 
 namespace fullshard::train {
+
+namespace {
+
+checkpoint::LossScalerState saved_form(const optim::LossScalerState& state) {
+    return {state.scale, state.good_steps, state.hysteresis_left};
+}
+
+optim::LossScalerState restored_form(const checkpoint::LossScalerState& state) {
+    return {state.scale, state.good_steps, state.hysteresis_left};
+}
+
+}  // namespace
 
 Trainer::Trainer(const TrainingState& state, const TrainerOptions& options,
                  const checkpoint::Progress& progress)
     : state_(state),
       options_(options),
       progress_(progress),
+      judge_(options.on_nonfinite, options.loss_scaling),
       mine_(static_cast<std::size_t>(options.micro_batches) + 1),
-      of_all_(mine_.size() * static_cast<std::size_t>(state.world.size())) {}
+      of_all_(mine_.size() * static_cast<std::size_t>(state.world.size())) {
+    if (progress.loss_scaler) judge_.restore(restored_form(*progress.loss_scaler));
+}
 
-void Trainer::run_micro_batches(std::int64_t step, StepResult& result) {
+void Trainer::count_version() {
+    if (new_parameters_) ++work_.versions;
+    new_parameters_ = false;
+}
+
+void Trainer::run_micro_batches(const StepResult& result) {
+    count_version();
+    ++work_.steps;
     const double loss_factor = 1.0 / static_cast<double>(result.tokens);
     for (std::int64_t a = 0; a < options_.micro_batches; ++a) {
         const std::int64_t g = data::micro_batch_index(a, state_.world.rank(), state_.world.size());
         {
             const auto phase = state_.clock.enter(Phase::kData);
-            state_.loader.load(step - 1, g, batch_);
+            state_.loader.load(result.step - 1, g, batch_);
         }
-        mine_[static_cast<std::size_t>(a)] = state_.engine.train(batch_, {step, g}, loss_factor);
+        mine_[static_cast<std::size_t>(a)] =
+            state_.engine.train(batch_, {result.step, g}, loss_factor, result.loss_scale);
     }
     const auto phase = state_.clock.enter(Phase::kReduce);
     state_.store.finish_reductions();
+}
+
+void Trainer::exchange(StepResult& result) {
+    const auto phase = state_.clock.enter(Phase::kReduce);
     mine_.back() = state_.stop.received() ? 1.0 : 0.0;
     state_.world.all_gather(mine_, of_all_);
     // In the order of g, so that the reported loss too has equal bits at any world size.
@@ -42,17 +70,29 @@ void Trainer::run_micro_batches(std::int64_t step, StepResult& result) {
     for (std::size_t i = mine_.size() - 1; i < of_all_.size(); i += mine_.size()) {
         result.asked_to_stop |= of_all_[i] != 0.0;
     }
+    result.asked_to_stop |= result.step == options_.stop_at_step;
 }
 
-void Trainer::update(double lr) {
-    state_.optimizer.begin_step();
-    for (std::size_t i = 0; i < state_.layout.units.size(); ++i) {
-        if (!state_.layout.units[i].trainable()) continue;
-        const auto unit = static_cast<std::int64_t>(i);
-        state_.store.begin_update(unit);
-        state_.optimizer.step(unit, state_.store.gradient(unit), lr);
-        state_.store.publish(unit);
-    }
+void Trainer::skip(StepResult& result, const std::string& reason) {
+    result.skipped = true;
+    ++progress_.skipped_steps;
+    if (state_.world.rank() == 0) state_.log.warn("step {} is skipped: {}", result.step, reason);
+    state_.metrics.write("event", {{"event", "skipped_step"},
+                                   {"step", result.step},
+                                   {"reason", reason},
+                                   {"loss", result.loss},
+                                   {"grad_norm", result.grad_norm},
+                                   {"loss_scale", result.loss_scale},
+                                   {"skipped_steps", progress_.skipped_steps}});
+}
+
+void Trainer::advance(const StepResult& result) {
+    progress_.step = result.step;
+    progress_.optimizer_step = state_.optimizer.step_count();
+    progress_.tokens += result.tokens;
+    progress_.samples = state_.loader.samples_before(result.step);
+    progress_.loss_scaler.reset();
+    if (const auto scaler = judge_.scaler_state()) progress_.loss_scaler = saved_form(*scaler);
 }
 
 StepResult Trainer::step(std::int64_t step) {
@@ -62,31 +102,43 @@ StepResult Trainer::step(std::int64_t step) {
     StepResult result;
     result.step = step;
     result.tokens = state_.loader.valid_targets(step - 1);
-    ensure(result.tokens > 0, "every window of training data has a target");
-    run_micro_batches(step, result);
+    result.loss_scale = judge_.loss_scale();
+    result.lr = optim::learning_rate(state_.schedule, state_.optimizer.step_count());
+    std::ranges::fill(mine_, 0.0);
+    if (result.tokens > 0) run_micro_batches(result);
+    exchange(result);
+
     const auto phase = state_.clock.enter(Phase::kOptimizer);
-    result.grad_norm = global_grad_norm(state_.store, state_.layout, state_.gradient_group);
-    if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
-        // Loss and norm are equal on all ranks: so is this decision, and nobody waits for anybody.
-        throw comm::AgreedError(
-            fmt::format("step {}: loss {} and gradient norm {} are not finite; lower optimizer.lr "
-                        "or raise schedule.warmup_steps",
-                        step, result.loss, result.grad_norm),
-            ExitCode::kDiverged);
+    if (result.tokens > 0) {
+        result.grad_norm = global_grad_norm(state_.store, state_.layout, state_.gradient_group) /
+                           result.loss_scale;
+    } else {
+        // No rank has computed anything, and a mean over no tokens is no number.
+        result.loss = result.grad_norm = std::numeric_limits<double>::quiet_NaN();
     }
-    result.lr = optim::learning_rate(state_.schedule, step - 1);
-    update(result.lr);
-    progress_.step = step;
-    progress_.optimizer_step = state_.optimizer.step_count();
-    progress_.tokens += result.tokens;
-    progress_.samples = state_.loader.samples_before(step);
-    result.asked_to_stop |= step == options_.stop_at_step;
+    const StepDecision decision = judge_.decide({result.tokens, result.loss, result.grad_norm});
+    switch (decision.action) {
+        case StepDecision::Action::kUpdate:
+            update_parameters(state_.store, state_.layout, state_.optimizer, result.lr,
+                              treatment_of(result.grad_norm, result.loss_scale, options_.clipping));
+            new_parameters_ = true;
+            break;
+        case StepDecision::Action::kSkip:
+            skip(result, decision.reason);
+            break;
+        case StepDecision::Action::kAbort:
+            throw comm::AgreedError(fmt::format("step {}: {}", step, decision.reason),
+                                    ExitCode::kDiverged);
+    }
+    advance(result);
     return result;
 }
 
 Evaluation Trainer::evaluate() {
     const auto phase = state_.clock.enter(Phase::kEvaluation);
     const double begin = now_seconds();
+    count_version();
+    work_.evaluations += state_.evaluator->rounds();
     const Evaluation evaluation = state_.evaluator->evaluate();
     state_.log.info("evaluation after step {}: validation loss {:.4f} over {} tokens ({:.1f} s)",
                     progress_.step, evaluation.loss, evaluation.tokens, now_seconds() - begin);
@@ -104,19 +156,20 @@ void Trainer::report(const StepResult& result, const Interval& interval) {
     const double step_s = interval.seconds / static_cast<double>(interval.steps);
     const double rate = static_cast<double>(interval.tokens) / interval.seconds;
     const double left_s = step_s * static_cast<double>(options_.steps - result.step);
+    const bool scales = options_.loss_scaling.has_value();
     state_.log.info(
-        "step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:>7.0f} tokens/s  {} left  {} a "
+        "step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}{}  {:>7.0f} tokens/s  {} left  {} a "
         "rank",
         result.step, std::to_string(options_.steps).size(), options_.steps, result.loss,
-        result.grad_norm, result.lr, rate, duration_text(left_s), bytes_text(peak[0]));
-    state_.metrics.write("step", {{"step", result.step},
-                                  {"loss", result.loss},
-                                  {"grad_norm", result.grad_norm},
-                                  {"lr", result.lr},
-                                  {"tokens", progress_.tokens},
-                                  {"tokens_per_s", rate},
-                                  {"step_s", step_s},
-                                  {"mem_peak_bytes", peak[0]}});
+        result.grad_norm, result.lr, scales ? fmt::format("  scale {}", result.loss_scale) : "",
+        rate, duration_text(left_s), bytes_text(peak[0]));
+    nlohmann::ordered_json record{
+        {"step", result.step}, {"loss", result.loss},        {"grad_norm", result.grad_norm},
+        {"lr", result.lr},     {"tokens", progress_.tokens}, {"tokens_per_s", rate},
+        {"step_s", step_s},    {"mem_peak_bytes", peak[0]}};
+    if (scales) record["loss_scale"] = result.loss_scale;
+    if (result.skipped) record["skipped"] = true;
+    state_.metrics.write("step", record);
 }
 
 void Trainer::save_checkpoint() {

@@ -8,15 +8,19 @@
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "shard/layout.h"
+#include "shard/plan.h"
 #include "shard/unit_store.h"
 #include "train/checkpoints.h"
 #include "train/engine.h"
 #include "train/evaluator.h"
 #include "train/metrics.h"
 #include "train/phases.h"
+#include "train/step_decision.h"
 #include "train/stop.h"
+#include "train/update.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace fullshard::train {
@@ -29,15 +33,20 @@ struct TrainerOptions {
     std::int64_t checkpoint_every = 0;  ///< 0: only when the run is asked to stop
     std::int64_t stop_at_step = 0;      ///< as if asked to stop in this step; 0: never
     std::int64_t throw_at_step = 0;     ///< fault injection on this rank; counts from 1, 0: never
+    Clipping clipping = {};
+    config::OnNonfinite on_nonfinite = config::OnNonfinite::kAbort;
+    std::optional<optim::LossScalerOptions> loss_scaling = {};  ///< none: losses are not scaled
 };
 
 /// What a step tells about itself; equal on all ranks.
 struct StepResult {
-    std::int64_t step = 0;  ///< counts from 1
-    double loss = 0.0;      ///< mean over the step's valid tokens
-    double grad_norm = 0.0;
-    double lr = 0.0;
+    std::int64_t step = 0;       ///< counts from 1
+    double loss = 0.0;           ///< mean over the step's valid tokens; NaN when there are none
+    double grad_norm = 0.0;      ///< of the whole step's gradient, unscaled and before clipping
+    double lr = 0.0;             ///< of the update, or what it would have had
+    double loss_scale = 1.0;     ///< that the step's gradients were computed with
     std::int64_t tokens = 0;     ///< valid targets of the step
+    bool skipped = false;        ///< nothing was updated
     bool asked_to_stop = false;  ///< on any rank
 };
 
@@ -75,7 +84,9 @@ class Trainer {
     Outcome run();
 
     const checkpoint::Progress& progress() const { return progress_; }
-    /// Of this process: steps run, valid targets in them, and the seconds they took.
+    /// Of this process: what the store had to do, steps run, valid targets in them, and the seconds
+    /// they took.
+    const shard::Work& work() const { return work_; }
     std::int64_t steps_run() const { return steps_run_; }
     std::int64_t tokens_run() const { return tokens_run_; }
     double seconds_in_steps() const { return seconds_in_steps_; }
@@ -88,21 +99,30 @@ class Trainer {
         std::int64_t steps = 0;
     };
 
-    /// One optimizer step over all micro-batches; `step` counts from 1. Throws AgreedError with the
-    /// exit code for divergence on every rank when loss or gradient is not finite.
+    /// One step over all micro-batches; `step` counts from 1. Throws AgreedError with the exit code
+    /// for divergence on every rank when StepJudge decides to abort.
     StepResult step(std::int64_t step);
-    void run_micro_batches(std::int64_t step, StepResult& result);
-    void update(double lr);
+    /// Forward, backward and reduction; leaves this rank's losses in `mine_`.
+    void run_micro_batches(const StepResult& result);
+    /// Sums losses and stop requests over the ranks.
+    void exchange(StepResult& result);
+    void skip(StepResult& result, const std::string& reason);
+    void advance(const StepResult& result);
     Evaluation evaluate();
+    /// The coming pass uses the parameters as they are.
+    void count_version();
     void report(const StepResult& result, const Interval& interval);
     void save_checkpoint();
 
     TrainingState state_;
     TrainerOptions options_;
     checkpoint::Progress progress_;
+    StepJudge judge_;
     data::TokenBatch batch_;
     std::vector<double> mine_;    ///< loss of each micro-batch, then 1.0 if asked to stop
     std::vector<double> of_all_;  ///< the same of each rank
+    shard::Work work_{.steps = 0, .evaluations = 0, .versions = 0};
+    bool new_parameters_ = true;  ///< no pass has used them yet
     std::int64_t steps_run_ = 0;
     std::int64_t tokens_run_ = 0;
     double seconds_in_steps_ = 0.0;

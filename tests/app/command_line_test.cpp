@@ -80,5 +80,13 @@ TEST(ParseCommand, RefusesOtherWordsWithTheRightUse) {
               std::string::npos);
 }
 
+TEST(ParseCommand, PrintUnitsIsNoKey) {
+    EXPECT_FALSE(parse_command(Words{"train", "a.ini"}).print_units);
+    const Command command =
+        parse_command(Words{"eval", "a.ini", "--shard.slots", "3", "--print-units"});
+    EXPECT_TRUE(command.print_units);
+    EXPECT_EQ(command.words, (Words{"--shard.slots", "3"}));
+}
+
 }  // namespace
 }  // namespace fullshard::app

@@ -1,7 +1,7 @@
 """What the program answers without a deck, and to words that are no command."""
 import unittest
 
-from end_to_end import EXIT_USAGE, INPUTS, EndToEndTest, Result
+from end_to_end import EXIT_USAGE, INPUTS, SMOKE_DECK, EndToEndTest, Result
 
 
 class CommandsTest(EndToEndTest):
@@ -26,6 +26,17 @@ class CommandsTest(EndToEndTest):
 
     def test_list_keys_as_markdown_is_the_readme_of_inputs(self):
         self.assertEqual(self.answer("--list-keys=markdown"), (INPUTS / "README.md").read_text())
+
+    def test_print_units(self):
+        text = self.answer("train", str(SMOKE_DECK), "--print-units", "--run.dir", "new/run", "--shard.wrap_policy", "model",
+                           "--precision.param", "bf16")
+        self.assertRegex(text, r"(?m)^unit +stages +elements +trainable +padding +shard +slot +unsharded bf16 +shard fp32$")
+        d, vocabulary, positions, d_ff = 32, 64, 16, 64
+        layer = 4 * d * d + 4 * d + 2 * d * d_ff + d_ff + d + 4 * d
+        elements = (vocabulary + positions) * d + 2 * layer + (d + 1) * vocabulary
+        self.assertRegex(text, rf"(?m)^\S+ +embedding \.\. head \(4\) +{elements} +{elements} +\d+ +\d+ +")
+        self.assertRegex(text, rf"(?m)^total +1 units, 1 shards +{elements} ")
+        self.assertFalse((self.folder / "new").exists())
 
     def test_words_that_are_no_command(self):
         self.refuse(self.run_alone("trian", "deck.ini"), "unknown command 'trian'; use: fullshard train|eval DECK")

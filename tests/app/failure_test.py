@@ -46,7 +46,7 @@ class FailureTest(EndToEndTest):
 
     def test_divergence(self):
         result = self.train_to_common_end(2, {"run.dir": "run", "optimizer.lr": 1e30}, EXIT_DIVERGED)
-        self.assert_one_cause(result, "not finite", "lower optimizer.lr")
+        self.assert_one_cause(result, "the loss is nan", "lower optimizer.lr")
         self.assertEqual(of_kind(self.folder / "run", "summary"), [])
 
 

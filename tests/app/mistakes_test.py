@@ -45,6 +45,16 @@ class MistakesTest(EndToEndTest):
         self.refuse(2, {"shard.store": "resident", "topology.ranks_per_node": 1}, EXIT_USAGE,
                     "shard.store = resident needs all ranks", "use auto or slotted")
 
+    def test_group_of_no_parameter(self):
+        self.refuse(2, {"optimizer.group.a.parameters": "head.*,*.biass"}, EXIT_USAGE,
+                    "optimizer.group.a.parameters: no parameter is called *.biass; the nearest names are ")
+
+    def test_model_that_the_program_does_not_have(self):
+        self.refuse(2, {"model.family": "custom"}, EXIT_USAGE, "model.family = custom is for programs")
+
+    def test_shard_group_that_does_not_divide_the_ranks(self):
+        self.refuse(3, {"shard.group_size": 2}, EXIT_USAGE, "shard.group_size = 2 does not divide the 3 ranks")
+
     def test_fault_in_a_rank_that_does_not_exist(self):
         self.refuse(2, {"fault.throw_at_step": 1, "fault.rank": 2}, EXIT_USAGE, "fault.rank = 2", "ranks 0 to 1")
 

@@ -86,14 +86,15 @@ class SmokeTest(EndToEndTest):
         self.assertTrue(whole <= unsharded <= 1.1 * whole, unsharded)
         moments, per = bytes_of["AdamW moments"]
         self.assertEqual(per, "rank")
-        self.assertEqual(moments * ranks, 2 * unsharded)
+        # Padding behind a shard's last parameter has no moments.
+        self.assertLessEqual(moments * ranks, 2 * unsharded)
+        self.assertGreaterEqual(moments * ranks, 2 * 4 * int(parameters))
         # Forward and backward gather every unit once, an evaluation once a round of batches.
         others = unsharded * (ranks - 1) // ranks
         passes = 2 * STEPS + EVALUATIONS * -(-VALIDATION_BATCHES // ranks)
         self.assertEqual(summary["traffic_counted"]["gathered"], passes * others)
         self.assertEqual(summary["traffic_counted"]["reduced"], STEPS * others)
-        # The sum over one rank is a copy of its gradient slot; otherwise sharding copies nothing.
-        self.assertEqual(summary["traffic_counted"]["copied"], STEPS * unsharded if ranks == 1 else 0)
+        self.assertEqual(int(summary["traffic_counted"]["copied"]), 0)
 
 
 class ReproductionTest(EndToEndTest):

@@ -50,6 +50,23 @@ TEST(Manifest, SurvivesJson) {
     EXPECT_EQ(parse_manifest(to_json(example()), "text"), example());
 }
 
+TEST(Manifest, LossScalerSurvivesJson) {
+    Manifest manifest = example();
+    manifest.progress.skipped_steps = 3;
+    manifest.progress.loss_scaler = {.scale = 0x1p-3, .good_steps = 17, .hysteresis_left = 2};
+    EXPECT_EQ(parse_manifest(to_json(manifest), "text"), manifest);
+    EXPECT_EQ(Json::parse(to_json(manifest))["progress"], Json::parse(R"({
+        "step": 12, "optimizer_step": 11, "skipped_steps": 3, "tokens": 99, "samples": 77,
+        "loss_scaler": {"scale": 0.125, "good_steps": 17, "hysteresis_left": 2}})"));
+}
+
+TEST(Manifest, OlderReleasesWroteNoSkippedStepsAndNoScaler) {
+    Json document = Json::parse(to_json(example()));
+    EXPECT_FALSE(document["progress"].contains("loss_scaler"));
+    document["progress"].erase("skipped_steps");
+    EXPECT_EQ(parse_manifest(document.dump(), "text"), example());
+}
+
 TEST(Manifest, IsAsFormatMdSays) {
     const Json document = Json::parse(to_json(example()));
     EXPECT_EQ(document["format"], "fullshard-checkpoint");
@@ -88,6 +105,7 @@ TEST(Manifest, EveryFieldIsNeeded) {
     int fields = 0;
     const std::function<void(const Json::json_pointer&)> visit = [&](const Json::json_pointer& at) {
         for (const auto& [key, value] : whole.at(at).items()) {
+            if (key == "skipped_steps") continue;  // older releases did not write it
             Json without = whole;
             without.at(at).erase(key);
             EXPECT_TRUE(toy::contains(parse_error(without.dump()), key + " is missing"));
@@ -107,6 +125,21 @@ TEST(Manifest, WrongTypesNameTheField) {
               "ORIGIN: progress.step must be a whole number, zero or more");
     EXPECT_EQ(changed([](Json& json) { json["progress"]["step"] = 0xffffffffffffffff; }),
               "ORIGIN: progress.step is too large");
+    const auto scaler = [](Json scale) {
+        return changed([&](Json& json) {
+            json["progress"]["loss_scaler"] = {
+                {"scale", std::move(scale)}, {"good_steps", 0}, {"hysteresis_left", 1}};
+        });
+    };
+    EXPECT_EQ(scaler(65536), "no error");
+    EXPECT_EQ(scaler("2"), "ORIGIN: progress.loss_scaler.scale must be a number");
+    EXPECT_EQ(scaler(0.0), "ORIGIN: progress.loss_scaler.scale must be a power of two");
+    EXPECT_EQ(scaler(-2), "ORIGIN: progress.loss_scaler.scale must be a power of two");
+    EXPECT_EQ(scaler(3), "ORIGIN: progress.loss_scaler.scale must be a power of two");
+    EXPECT_EQ(changed([](Json& json) {
+                  json["progress"]["loss_scaler"] = {{"scale", 2.0}};
+              }),
+              "ORIGIN: progress.loss_scaler.hysteresis_left is missing");
     EXPECT_EQ(changed([](Json& json) { json["writer"]["version"] = 1; }),
               "ORIGIN: writer.version must be a text");
     EXPECT_EQ(changed([](Json& json) { json["file"]["name"] = "../other.h5"; }),

@@ -106,6 +106,25 @@ TEST_F(ToolTest, InspectShowsWhatACheckpointHolds) {
     }
 }
 
+TEST_F(ToolTest, InspectShowsFrozenParametersAndLossScaling) {
+    const fs::path saved = save_run("run", {.frozen = {"scale", "layers.0.linear1.bias"}});
+    EXPECT_FALSE(toy::contains(run("inspect " + saved.string()).out, "skipped steps"));
+    toy::rewrite_manifest(saved, [](Manifest& manifest) {
+        manifest.progress.skipped_steps = 1;
+        manifest.progress.loss_scaler = {.scale = 32768, .good_steps = 4, .hysteresis_left = 2};
+    });
+    const Result result = run("inspect " + saved.string());
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+    for (const char* part :
+         {"skipped steps    1\n", "loss scale       32768, 4 good steps, hysteresis 2\n",
+          "elements         175 in model\n", "elements         161 in optimizer/exp_avg_sq\n",
+          "scale                    []                           1  model\n"}) {
+        EXPECT_TRUE(toy::contains(result.out, part));
+    }
+    EXPECT_EQ(run("verify " + saved.string()).out,
+              saved.string() + " is whole: 1988 bytes of tensors verified\n");
+}
+
 TEST_F(ToolTest, InspectTellsWhatIsWrong) {
     const fs::path saved = save_run("run", {});
     fs::remove(saved / kCompleteFile);
@@ -215,6 +234,21 @@ TEST_F(ToolTest, MissingTensorsAndOtherShapesAreDifferences) {
     EXPECT_TRUE(toy::contains(result.out,
                               "/model/token_embedding.weight  shape [7, 5] in A, [5, 7] in B\n"));
     EXPECT_TRUE(toy::contains(result.out, "3 tensors differ, 13 have equal names and shapes\n"));
+}
+
+TEST_F(ToolTest, DiffKnowsThatFrozenParametersHaveNoMoments) {
+    const std::string all = save_run("all", {}).string();
+    const std::string some = save_run("some", {.frozen = {"scale"}}).string();
+    const Result result = run("diff " + some + " " + all);
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_TRUE(toy::contains(result.out,
+                              "/optimizer/exp_avg/scale     only in B: frozen in A\n"
+                              "/optimizer/exp_avg_sq/scale  only in B: frozen in A\n"
+                              "2 tensors differ, 13 have equal names and shapes\n"));
+    const Result same =
+        run("diff " + some + " " + save_run("again", {.ranks = 3, .frozen = {"scale"}}).string());
+    EXPECT_EQ(same.exit_code, 0);
+    EXPECT_TRUE(toy::contains(same.out, "13 tensors bit-equal\n"));
 }
 
 TEST_F(ToolTest, ConsolidatedFilesCompareToTheirCheckpoint) {

@@ -27,7 +27,7 @@ TemporaryFolder::~TemporaryFolder() {
     fs::remove_all(path_, ignored);
 }
 
-std::vector<TensorEntry> tensors() {
+std::vector<TensorEntry> tensors(const std::set<std::string>& frozen) {
     const std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameters = {
         {"token_embedding.weight", {7, 5}},
         {"layers.0.linear1.weight", {6, 11}},
@@ -38,6 +38,7 @@ std::vector<TensorEntry> tensors() {
     std::vector<TensorEntry> tensors;
     for (const State state : kStates) {
         for (const auto& [name, shape] : parameters) {
+            if (state != State::kModel && frozen.contains(name)) continue;
             TensorEntry tensor;
             tensor.parameter = name;
             tensor.state = state;
@@ -76,7 +77,7 @@ Manifest write_state(const fs::path& folder, const Save& save) {
                    .ranks = save.ranks,
                    .strategy = "full"},
         .effective_deck = "[train]\nsteps = 20\n",
-        .tensors = tensors(),
+        .tensors = tensors(save.frozen),
     };
     const fs::path file = folder / kStateFile;
     create_state_file(file, manifest.tensors);

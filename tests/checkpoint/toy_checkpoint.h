@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,9 @@ class TemporaryFolder {
     std::filesystem::path path_;
 };
 
-/// Three states of five parameters with 0 to 3 dimensions, without offsets and blocks.
-std::vector<TensorEntry> tensors();
+/// Weights of five parameters with 0 to 3 dimensions, and moments of those that are not frozen,
+/// without offsets and blocks.
+std::vector<TensorEntry> tensors(const std::set<std::string>& frozen = {});
 
 /// What element `i` of a tensor is; differs for all tensors, elements and steps.
 float value(const TensorEntry& tensor, std::int64_t step, std::int64_t i);
@@ -38,6 +40,7 @@ struct Save {
     std::int64_t step = 10;
     std::int64_t ranks = 1;                ///< each writes an equal part of every tensor
     std::int64_t max_block_bytes = 7 * 4;  ///< blocks end inside of rows
+    std::set<std::string> frozen = {};     ///< parameters without moments
 };
 
 /// Writes all of a save but what commit_save() writes, into the folder begin_save() made.

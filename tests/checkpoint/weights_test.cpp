@@ -23,7 +23,8 @@ class WeightsTest : public testing::Test {
     }
 
     toy::TemporaryFolder folder_;
-    std::filesystem::path saved_ = toy::save(folder_.path(), {.ranks = 3});
+    std::filesystem::path saved_ =
+        toy::save(folder_.path(), {.ranks = 3, .frozen = {"scale", "layers.0.convolution"}});
 };
 
 TEST_F(WeightsTest, AreEqualInAllThreeForms) {

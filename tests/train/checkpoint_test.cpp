@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "checkpoint/format/folder.h"
 #include "checkpoint/format/manifest.h"
+#include "custom_model/mixer.h"
 #include "support/mpi_world.h"
 #include "support/store_reading.h"
 #include "train/checkpoints.h"
@@ -17,12 +18,15 @@ namespace fullshard::train {
 namespace {
 
 namespace fs = std::filesystem;
+using fullshard::testing::full_shard;
 using fullshard::testing::joined;
 using fullshard::testing::on_first_ranks;
+using fullshard::testing::RigOptions;
 using fullshard::testing::same_bits;
 using fullshard::testing::Sharding;
 using fullshard::testing::shardings;
 using fullshard::testing::TrainingRig;
+using fullshard::testing::unsharded;
 using fullshard::testing::world;
 
 constexpr std::uint64_t kSeed = 21;
@@ -53,7 +57,10 @@ class CheckpointTest : public ::testing::Test {
         checkpoint::Manifest header;
         header.seed = kSeed;
         header.writer.ranks = rig.world().size();
-        return {{rig.world(), rig.layout(), rig.store(), rig.optimizer()}, folder_, header, 0};
+        return {{rig.world(), rig.replicas(), rig.layout(), rig.store(), rig.optimizer()},
+                folder_,
+                header,
+                0};
     }
 
     fs::path folder_;
@@ -93,7 +100,7 @@ Everything read_everything(TrainingRig& rig) {
         std::vector<std::span<const float>> owned;
         for (std::int64_t u = 0; u < rig.optimizer().unit_count(); ++u)
             owned.push_back((rig.optimizer().*moment)(u));
-        return joined(fullshard::testing::gather_owned(owned, rig.layout(), rig.world()));
+        return joined(fullshard::testing::gather_owned(owned, rig.layout(), rig.gradient_group()));
     };
     return {joined(rig.parameters()), moments(&optim::AdamW::first_moment),
             moments(&optim::AdamW::second_moment), rig.optimizer().step_count()};
@@ -104,7 +111,7 @@ TEST_F(CheckpointTest, SaveAtAnyWorldSizeLoadAtAnyOther) {
         std::optional<Everything> saved;
         for (const Sharding& sharding : shardings(writers)) {
             on_first_ranks(writers, [&](const comm::Group& group) {
-                TrainingRig rig(group, model(), sharding, 1, kSeed);
+                TrainingRig rig(group, model(), {.sharding = sharding, .seed = kSeed});
                 train_steps(rig, 1, 3);
                 checkpoints(rig).save({.step = 3, .optimizer_step = 3});
                 saved = read_everything(rig);
@@ -112,7 +119,7 @@ TEST_F(CheckpointTest, SaveAtAnyWorldSizeLoadAtAnyOther) {
             for (int readers = 1; readers <= world().size(); ++readers) {
                 on_first_ranks(readers, [&](const comm::Group& group) {
                     for (const Sharding& reading : shardings(readers)) {
-                        TrainingRig rig(group, model(), reading, 1, kSeed + 1);
+                        TrainingRig rig(group, model(), {.sharding = reading, .seed = kSeed + 1});
                         checkpoints(rig).restore(checkpoint::choose(group, folder_));
                         const Everything loaded = read_everything(rig);
                         // Every rank that wrote knows what was saved.
@@ -131,20 +138,25 @@ TEST_F(CheckpointTest, SaveAtAnyWorldSizeLoadAtAnyOther) {
 TEST_F(CheckpointTest, ResumedTrainingEqualsUninterruptedTraining) {
     std::optional<Everything> expected;
     on_first_ranks(1, [&](const comm::Group& one) {
-        TrainingRig rig(one, model(), {"private", shard::StoreKind::kPrivate}, 4, kSeed);
+        TrainingRig rig(one, model(), {.sharding = unsharded(), .micro_batches = 4, .seed = kSeed});
         train_steps(rig, 1, 8);
         expected = read_everything(rig);
     });
     for (const int writers : {1, 2, 4}) {
         on_first_ranks(writers, [&](const comm::Group& group) {
-            TrainingRig rig(group, model(), {"resident"}, 4 / writers, kSeed);
+            TrainingRig rig(group, model(),
+                            {.sharding = full_shard(config::Store::kResident),
+                             .micro_batches = 4 / writers,
+                             .seed = kSeed});
             train_steps(rig, 1, 4);
             checkpoints(rig).save({.step = 4, .optimizer_step = 4});
         });
         for (const int readers : {1, 2, 4}) {
             on_first_ranks(readers, [&](const comm::Group& group) {
-                TrainingRig rig(group, model(), {"slotted", shard::StoreKind::kSlotted},
-                                4 / readers, kSeed);
+                TrainingRig rig(group, model(),
+                                {.sharding = full_shard(config::Store::kSlotted),
+                                 .micro_batches = 4 / readers,
+                                 .seed = kSeed});
                 checkpoints(rig).restore(checkpoint::choose(group, folder_));
                 train_steps(rig, 5, 8);
                 const Everything resumed = read_everything(rig);
@@ -157,19 +169,18 @@ TEST_F(CheckpointTest, ResumedTrainingEqualsUninterruptedTraining) {
 }
 
 TEST_F(CheckpointTest, SaveAfterLoadIsTheSameFile) {
-    const Sharding sharding{"resident"};
-    TrainingRig rig(world(), model(), sharding, 1, kSeed);
+    TrainingRig rig(world(), model(), {.seed = kSeed});
     train_steps(rig, 1, 2);
     checkpoints(rig).save({.step = 2, .optimizer_step = 2});
     const auto first = checkpoint::open_folder(folder_ / checkpoint::folder_name(2));
-    TrainingRig again(world(), model(), sharding, 1, kSeed + 1);
+    TrainingRig again(world(), model(), {.seed = kSeed + 1});
     checkpoints(again).restore(checkpoint::choose(world(), folder_));
     checkpoints(again).save({.step = 2, .optimizer_step = 2});
     EXPECT_TRUE(checkpoint::open_folder(folder_ / checkpoint::folder_name(2)) == first);
 }
 
 TEST_F(CheckpointTest, FlippedBitIsAnErrorOnEveryRankThatNamesTheTensor) {
-    TrainingRig rig(world(), model(), {"resident"}, 1, kSeed);
+    TrainingRig rig(world(), model(), {.seed = kSeed});
     checkpoints(rig).save({.step = 1});
     const fs::path folder = folder_ / checkpoint::folder_name(1);
     if (world().rank() == 0) {
@@ -193,12 +204,12 @@ TEST_F(CheckpointTest, FlippedBitIsAnErrorOnEveryRankThatNamesTheTensor) {
 }
 
 TEST_F(CheckpointTest, AnotherModelIsRefusedWithAllDifferences) {
-    TrainingRig rig(world(), model(), {"resident"}, 1, kSeed);
+    TrainingRig rig(world(), model(), {.seed = kSeed});
     checkpoints(rig).save({.step = 1});
     auto wider = model();
     wider.vocab_size = 14;
     wider.num_layers = 1;
-    TrainingRig other(world(), wider, {"resident"}, 1, kSeed);
+    TrainingRig other(world(), wider, {.seed = kSeed});
     try {
         checkpoints(other).restore(checkpoint::choose(world(), folder_));
         FAIL() << "no error";
@@ -209,6 +220,121 @@ TEST_F(CheckpointTest, AnotherModelIsRefusedWithAllDifferences) {
             << text;
         EXPECT_NE(text.find("layers.1.norm1.weight is not in the model"), std::string::npos)
             << text;
+    }
+}
+
+/// Freezes the first layer and gives the biases a rate of their own.
+config::Optimizer with_frozen_layer() {
+    config::Optimizer optimizer;
+    config::ParameterGroup frozen;
+    frozen.name = "frozen";
+    frozen.patterns = {"layers.0.*"};
+    frozen.frozen = true;
+    config::ParameterGroup biases;
+    biases.name = "biases";
+    biases.patterns = {"*.bias"};
+    biases.lr = 1e-2;
+    optimizer.groups = {frozen, biases};
+    return optimizer;
+}
+
+TEST_F(CheckpointTest, FrozenParametersAreSavedWithoutMomentsAndLoaded) {
+    for (const Sharding& sharding : shardings(world().size())) {
+        RigOptions options{.sharding = sharding, .seed = kSeed};
+        options.optimizer = with_frozen_layer();
+        TrainingRig rig(world(), model(), options);
+        train_steps(rig, 1, 2);
+        checkpoints(rig).save({.step = 2, .optimizer_step = 2});
+        const Everything saved = read_everything(rig);
+
+        const auto manifest = checkpoint::open_folder(folder_ / checkpoint::folder_name(2));
+        for (const checkpoint::TensorEntry& tensor : manifest.tensors) {
+            if (tensor.state == checkpoint::State::kModel) continue;
+            EXPECT_FALSE(tensor.parameter.starts_with("layers.0.")) << tensor.parameter;
+        }
+        EXPECT_NO_THROW(manifest.tensor(checkpoint::State::kModel, "layers.0.linear1.weight"));
+        EXPECT_NO_THROW(manifest.tensor(checkpoint::State::kSecondMoment, "head.bias"));
+
+        RigOptions other = options;
+        other.seed = kSeed + 1;
+        TrainingRig again(world(), model(), other);
+        checkpoints(again).restore(checkpoint::choose(world(), folder_));
+        EXPECT_TRUE(read_everything(again) == saved) << sharding.name;
+    }
+}
+
+TEST_F(CheckpointTest, ThawedParametersHaveNoMomentsToLoad) {
+    RigOptions frozen{.seed = kSeed};
+    frozen.optimizer = with_frozen_layer();
+    TrainingRig rig(world(), model(), frozen);
+    checkpoints(rig).save({.step = 1});
+    TrainingRig thawed(world(), model(), {.seed = kSeed});
+    try {
+        checkpoints(thawed).restore(checkpoint::choose(world(), folder_));
+        FAIL() << "no error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.exit_code(), ExitCode::kData);
+        EXPECT_NE(
+            std::string(error.what())
+                .find("optimizer/exp_avg/layers.0.linear1.weight is missing (was the parameter "
+                      "frozen?)"),
+            std::string::npos)
+            << error.what();
+    }
+}
+
+TEST_F(CheckpointTest, TiedParametersAreSavedOnce) {
+    auto tied = model();
+    tied.tie_embeddings = true;
+    TrainingRig rig(world(), tied, {.seed = kSeed});
+    train_steps(rig, 1, 2);
+    checkpoints(rig).save({.step = 2, .optimizer_step = 2});
+    const auto manifest = checkpoint::open_folder(folder_ / checkpoint::folder_name(2));
+    EXPECT_NO_THROW(manifest.tensor(checkpoint::State::kModel, "embedding.weight"));
+    EXPECT_THROW(manifest.tensor(checkpoint::State::kModel, "head.weight"), DataError);
+    TrainingRig again(world(), tied, {.seed = kSeed + 1});
+    checkpoints(again).restore(checkpoint::choose(world(), folder_));
+    EXPECT_TRUE(read_everything(again) == read_everything(rig));
+}
+
+// A 0-dimensional gain, a convolution of three dimensions, and a head that is the embedding.
+TEST_F(CheckpointTest, OwnModelIsSavedAndLoadedAtAnotherWorldSize) {
+    const auto mixer =
+        mixer::make_mixer({.vocab_size = 13, .width = 6, .blocks = 2, .kernel = 2, .dropout = 0.1});
+    std::optional<Everything> saved;
+    {
+        TrainingRig rig(world(), mixer, {.seed = kSeed});
+        train_steps(rig, 1, 2);
+        checkpoints(rig).save({.step = 2, .optimizer_step = 2});
+        saved = read_everything(rig);
+    }
+    const auto manifest = checkpoint::open_folder(folder_ / checkpoint::folder_name(2));
+    EXPECT_TRUE(manifest.tensor(checkpoint::State::kSecondMoment, "blocks.1.gain").shape.empty());
+    EXPECT_THROW(manifest.tensor(checkpoint::State::kModel, "head.weight"), DataError);
+    for (int readers = 1; readers <= world().size(); ++readers) {
+        on_first_ranks(readers, [&](const comm::Group& group) {
+            TrainingRig rig(group, mixer, {.seed = kSeed + 1});
+            checkpoints(rig).restore(checkpoint::choose(group, folder_));
+            EXPECT_TRUE(read_everything(rig) == *saved) << readers << " readers";
+        });
+    }
+}
+
+// https://github.com/TensorAuto/OpenTau/issues/185: a resume from compute weights loses bits.
+TEST_F(CheckpointTest, MasterParametersAreNotRebuiltFromBf16) {
+    for (const Sharding& sharding : shardings(world().size())) {
+        const config::Precision precision{.param = DType::kBFloat16};
+        TrainingRig rig(world(), model(),
+                        {.sharding = sharding, .seed = kSeed, .precision = precision});
+        train_steps(rig, 1, 2);
+        checkpoints(rig).save({.step = 2, .optimizer_step = 2});
+        // The same seed, as dropout goes on from it.
+        TrainingRig again(world(), model(),
+                          {.sharding = sharding, .seed = kSeed, .precision = precision});
+        checkpoints(again).restore(checkpoint::choose(world(), folder_));
+        train_steps(rig, 3, 4);
+        train_steps(again, 3, 4);
+        EXPECT_TRUE(read_everything(again) == read_everything(rig)) << sharding.name;
     }
 }
 

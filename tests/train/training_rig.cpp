@@ -1,54 +1,88 @@
 #include "train/training_rig.h"
 
-#include "shard/initialize.h"
+#include "base/error.h"
+#include "model/simple_transformer.h"
 #include "support/store_reading.h"
 #include "train/assemble.h"
 #include "train/grad_norm.h"
+#include "train/parameter_groups.h"
+#include "train/update.h"
+
+#include <utility>
 
 namespace fullshard::testing {
 
+namespace {
+
+config::Deck deck_of(const RigOptions& options) {
+    config::Deck deck;
+    deck.run.seed = options.seed;
+    deck.train.grad_accum_steps = options.micro_batches;
+    deck.train.activation_checkpointing = options.sharding.activation_checkpointing;
+    deck.optimizer = options.optimizer;
+    deck.precision = options.precision;
+    deck.shard = options.sharding.shard;
+    deck.reduce = options.sharding.reduce;
+    deck.fault = options.sharding.fault;
+    deck.topology.ranks_per_node = options.sharding.ranks_per_node;
+    deck.comm.node_shared = options.sharding.node_shared;
+    return deck;
+}
+
+}  // namespace
+
+Sharding unsharded() {
+    return {.name = "unsharded", .shard = {.strategy = config::Strategy::kNoShard}};
+}
+
+Sharding full_shard(config::Store store) {
+    return {.name = store == config::Store::kResident ? "resident" : "slotted",
+            .shard = {.store = store}};
+}
+
 std::vector<Sharding> shardings(int ranks) {
-    using shard::StoreKind;
-    std::vector<Sharding> list{{"private", StoreKind::kPrivate},
-                               {"resident", StoreKind::kResident},
-                               {"slotted", StoreKind::kSlotted},
-                               {"slotted without node sharing", StoreKind::kSlotted, 0, false}};
-    if (ranks == 4) list.push_back({"slotted on 2x2 nodes", StoreKind::kSlotted, 2});
+    const Sharding slotted = full_shard(config::Store::kSlotted);
+    std::vector<Sharding> list{unsharded(), full_shard(config::Store::kResident), slotted, slotted};
+    list.back().name = "slotted without node sharing";
+    list.back().node_shared = false;
+    if (ranks == 4) {
+        list.push_back(slotted);
+        list.back().name = "slotted on 2x2 nodes";
+        list.back().ranks_per_node = 2;
+        list.push_back(full_shard(config::Store::kAuto));
+        list.back().name = "hybrid on 2x2 nodes";
+        list.back().shard.strategy = config::Strategy::kHybridShard;
+        list.back().ranks_per_node = 2;
+    }
     return list;
 }
 
 TrainingRig::TrainingRig(const comm::Group& ranks, const spec::SimpleTransformer& model,
-                         const Sharding& sharding, std::int64_t micro_batches, std::uint64_t seed,
-                         const optim::AdamWOptions& options)
-    : topology_(comm::find_topology(ranks, sharding.ranks_per_node)),
-      micro_batches_(micro_batches) {
-    const bool sharded = sharding.kind != shard::StoreKind::kPrivate;
-    gradient_group_ = sharded ? topology_.world : comm::Group::self(ranks.timeout_s());
-    layout_ = shard::make_block_layout(spec::describe(model), sharded ? ranks.size() : 1);
-    schedule_ = shard::make_schedule(layout_);
-    store_ = shard::make_store(sharding.kind, layout_, topology_.world,
-                               comm::make_lanes(topology_, sharding.node_shared),
-                               {.micro_batches = micro_batches, .faults = sharding.faults});
-    shard::initialize_parameters(*store_, layout_, seed);
-    optimizer_ = std::make_unique<optim::AdamW>(train::make_optimizer(options, layout_, *store_));
-    engine_ = std::make_unique<train::Engine>(model, layout_, schedule_, *store_, clock_, seed,
-                                              /*threads=*/1);
-}
+                         const RigOptions& options)
+    : TrainingRig(ranks, model::make_simple_transformer(model), options) {}
 
-// Nobody takes the arena away while another rank still reads it.
-TrainingRig::~TrainingRig() {
-    topology_.world.barrier();
-}
+TrainingRig::TrainingRig(const comm::Group& ranks, std::shared_ptr<const model::Model> model,
+                         const RigOptions& options)
+    : deck_(deck_of(options)),
+      sharded_(deck_, {.micro_batch = 1, .grad_accum_steps = options.micro_batches}, model,
+               train::with_groups(model->spec(), deck_.optimizer), ranks),
+      optimizer_(train::make_optimizer(train::adamw_of(deck_.optimizer), sharded_.layout(),
+                                       sharded_.store(),
+                                       [this](const spec::ParameterSpec& parameter) {
+                                           return train::settings_of(parameter, deck_.optimizer);
+                                       })),
+      judge_(deck_.train.on_nonfinite, train::loss_scaling_of(deck_.precision)) {}
 
 TrainingRig::Step TrainingRig::accumulate(std::int64_t step, const Load& load,
                                           std::int64_t valid_targets) {
+    loss_scale_ = judge_.loss_scale();
+    const double loss_factor = 1.0 / static_cast<double>(valid_targets);
     std::vector<double> mine;
-    for (std::int64_t a = 0; a < micro_batches_; ++a) {
+    for (std::int64_t a = 0; a < deck_.train.grad_accum_steps; ++a) {
         const std::int64_t g = data::micro_batch_index(a, world().rank(), world().size());
-        mine.push_back(
-            engine_->train(load(g), {step, g}, 1.0 / static_cast<double>(valid_targets)));
+        mine.push_back(engine().train(load(g), {step, g}, loss_factor, loss_scale_));
     }
-    store_->finish_reductions();
+    store().finish_reductions();
     std::vector<double> all(mine.size() * static_cast<std::size_t>(world().size()));
     world().all_gather(mine, all);
     double loss = 0.0;
@@ -57,24 +91,27 @@ TrainingRig::Step TrainingRig::accumulate(std::int64_t step, const Load& load,
             loss += all[rank * mine.size() + a];
         }
     }
-    return {loss, train::global_grad_norm(*store_, layout_, gradient_group_)};
+    const double norm = train::global_grad_norm(store(), layout(), gradient_group()) / loss_scale_;
+    facts_ = {valid_targets, loss, norm};
+    return {loss, norm, loss_scale_};
 }
 
-void TrainingRig::update(double lr) {
-    optimizer_->begin_step();
-    for (std::int64_t unit = 0; unit < static_cast<std::int64_t>(layout_.units.size()); ++unit) {
-        store_->begin_update(unit);
-        optimizer_->step(unit, store_->gradient(unit), lr);
-        store_->publish(unit);
-    }
+bool TrainingRig::update(double lr) {
+    const train::StepDecision decision = judge_.decide(facts_);
+    if (decision.action == train::StepDecision::Action::kAbort) throw RunError(decision.reason);
+    if (decision.action == train::StepDecision::Action::kSkip) return false;
+    const train::Clipping clipping{deck_.optimizer.clip_norm, deck_.optimizer.clip_value};
+    train::update_parameters(store(), layout(), optimizer_, lr,
+                             train::treatment_of(facts_.grad_norm, loss_scale_, clipping));
+    return true;
 }
 
 std::vector<std::vector<float>> TrainingRig::parameters() {
-    return read_parameters(*store_, layout_);
+    return read_parameters(store(), layout(), gradient_group());
 }
 
 std::vector<std::vector<float>> TrainingRig::gradients() {
-    return read_gradients(*store_, layout_, world());
+    return read_gradients(store(), layout(), gradient_group());
 }
 
 }  // namespace fullshard::testing

@@ -27,6 +27,7 @@ using checkpoint::State;
 struct Side {
     struct Tensor {
         State state = State::kModel;
+        std::string parameter;
         std::vector<std::int64_t> shape;
         std::function<void(std::int64_t begin, std::span<float> out)> read;
     };
@@ -47,7 +48,8 @@ Side open_folder_side(const std::filesystem::path& path) {
         const auto read = [reader, &entry](std::int64_t begin, std::span<float> out) {
             reader->read(entry.state, entry.parameter, begin, out);
         };
-        side.tensors[dataset_path(entry.state, entry.parameter)] = {entry.state, entry.shape, read};
+        side.tensors[dataset_path(entry.state, entry.parameter)] = {entry.state, entry.parameter,
+                                                                    entry.shape, read};
     }
     return side;
 }
@@ -59,8 +61,8 @@ Side open_file_side(const std::filesystem::path& path) {
         const auto read = [weights, name = tensor.name](std::int64_t begin, std::span<float> out) {
             weights->read(name, begin, out);
         };
-        side.tensors[dataset_path(State::kModel, tensor.name)] = {State::kModel, tensor.shape,
-                                                                  read};
+        side.tensors[dataset_path(State::kModel, tensor.name)] = {State::kModel, tensor.name,
+                                                                  tensor.shape, read};
     }
     return side;
 }
@@ -148,6 +150,15 @@ std::set<State> common_states(const Side& a, const Side& b) {
     return common;
 }
 
+/// A parameter whose weights the other side has is frozen there: moments belong to trainable ones.
+std::string only_in(std::string_view side, const Side::Tensor& tensor, std::string_view other_side,
+                    const Side& other) {
+    const bool frozen = tensor.state != State::kModel &&
+                        other.tensors.contains(dataset_path(State::kModel, tensor.parameter));
+    return frozen ? fmt::format("only in {}: frozen in {}", side, other_side)
+                  : fmt::format("only in {}", side);
+}
+
 }  // namespace
 
 int diff(const Command& command) {
@@ -171,7 +182,7 @@ int diff(const Command& command) {
         if (!states.contains(left.state)) continue;
         const auto other = b.tensors.find(name);
         if (other == b.tensors.end()) {
-            table.add(name, "only in A");
+            table.add(name, only_in("A", left, "B", b));
             continue;
         }
         const Side::Tensor& right = other->second;
@@ -191,7 +202,9 @@ int diff(const Command& command) {
         }
     }
     for (const auto& [name, right] : b.tensors) {
-        if (states.contains(right.state) && !a.tensors.contains(name)) table.add(name, "only in B");
+        if (states.contains(right.state) && !a.tensors.contains(name)) {
+            table.add(name, only_in("B", right, "A", a));
+        }
     }
     table.print();
     if (table.size() > 0) {

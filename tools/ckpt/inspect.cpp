@@ -22,6 +22,11 @@ void print_head(const Manifest& manifest) {
     const auto& numerics = manifest.numerics;
     fmt::print("step             {}\n", progress.step);
     fmt::print("optimizer steps  {}\n", progress.optimizer_step);
+    if (progress.skipped_steps > 0) fmt::print("skipped steps    {}\n", progress.skipped_steps);
+    if (const auto& scaler = progress.loss_scaler) {
+        fmt::print("loss scale       {:g}, {} good steps, hysteresis {}\n", scaler->scale,
+                   scaler->good_steps, scaler->hysteresis_left);
+    }
     fmt::print("tokens           {}\n", progress.tokens);
     fmt::print("next sample      {}\n", progress.samples);
     fmt::print("global batch     {}\n", manifest.global_batch);

@@ -4,6 +4,7 @@
 #include "checkpoint/format/digest.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,12 +60,23 @@ struct TensorEntry {
 /// The tensors by where their raw data lies in the file.
 std::vector<const TensorEntry*> in_file_order(std::span<const TensorEntry> tensors);
 
+/// Where dynamic loss scaling stood.
+struct LossScalerState {
+    double scale = 1.0;                ///< a power of two
+    std::int64_t good_steps = 0;       ///< since the last overflow, or since the start
+    std::int64_t hysteresis_left = 1;  ///< overflows until one halves the scale, that one included
+
+    friend bool operator==(const LossScalerState&, const LossScalerState&) = default;
+};
+
 /// Where the run stood.
 struct Progress {
-    std::int64_t step = 0;            ///< optimizer steps done
+    std::int64_t step = 0;            ///< steps done, skipped ones included
     std::int64_t optimizer_step = 0;  ///< AdamW's count, which skipped steps do not advance
+    std::int64_t skipped_steps = 0;   ///< of `step`, those without an update
     std::int64_t tokens = 0;          ///< valid targets seen
     std::int64_t samples = 0;         ///< global index of the next training sample
+    std::optional<LossScalerState> loss_scaler = {};  ///< none where losses are not scaled
 
     friend bool operator==(const Progress&, const Progress&) = default;
 };

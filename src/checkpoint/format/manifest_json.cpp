@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 namespace fullshard::checkpoint {
@@ -30,6 +32,11 @@ class Field {
         if (found == value_.end()) throw DataError(fmt::format("{}: {} is missing", origin_, path));
         return {*found, origin_, path};
     }
+    /// As at(), for a field that earlier releases did not write.
+    std::optional<Field> find(std::string_view key) const {
+        if (!value_.is_object() || !value_.contains(key)) return std::nullopt;
+        return at(key);
+    }
     std::vector<Field> items() const {
         if (!value_.is_array()) fail("must be a list");
         std::vector<Field> items;
@@ -47,6 +54,13 @@ class Field {
         const std::uint64_t number = natural();
         if (!std::in_range<std::int64_t>(number)) fail("is too large");
         return static_cast<std::int64_t>(number);
+    }
+    double power_of_two() const {
+        if (!value_.is_number()) fail("must be a number");
+        const double number = value_.get<double>();
+        int exponent = 0;
+        if (std::frexp(number, &exponent) != 0.5) fail("must be a power of two");
+        return number;
     }
     std::uint64_t natural() const {
         if (!value_.is_number_unsigned()) fail("must be a whole number, zero or more");
@@ -96,6 +110,26 @@ Block parse_block(const Field& field) {
     return {items[0].count(), items[1].count(), items[2].digest()};
 }
 
+LossScalerState parse_loss_scaler(const Field& field) {
+    const Field hysteresis_left = field.at("hysteresis_left");
+    if (hysteresis_left.count() == 0) hysteresis_left.fail("must be at least 1");
+    return {.scale = field.at("scale").power_of_two(),
+            .good_steps = field.at("good_steps").count(),
+            .hysteresis_left = hysteresis_left.count()};
+}
+
+Progress parse_progress(const Field& field) {
+    Progress progress{.step = field.at("step").count(),
+                      .optimizer_step = field.at("optimizer_step").count(),
+                      .tokens = field.at("tokens").count(),
+                      .samples = field.at("samples").count()};
+    if (const auto skipped = field.find("skipped_steps")) progress.skipped_steps = skipped->count();
+    if (const auto scaler = field.find("loss_scaler")) {
+        progress.loss_scaler = parse_loss_scaler(*scaler);
+    }
+    return progress;
+}
+
 TensorEntry parse_tensor(const Field& field) {
     TensorEntry tensor;
     tensor.parameter = field.at("parameter").text();
@@ -105,6 +139,20 @@ TensorEntry parse_tensor(const Field& field) {
     for (const Field& block : field.at("blocks").items())
         tensor.blocks.push_back(parse_block(block));
     return tensor;
+}
+
+Json progress_json(const Progress& progress) {
+    Json json = {{"step", progress.step},
+                 {"optimizer_step", progress.optimizer_step},
+                 {"skipped_steps", progress.skipped_steps},
+                 {"tokens", progress.tokens},
+                 {"samples", progress.samples}};
+    if (const auto& scaler = progress.loss_scaler) {
+        json["loss_scaler"] = {{"scale", scaler->scale},
+                               {"good_steps", scaler->good_steps},
+                               {"hysteresis_left", scaler->hysteresis_left}};
+    }
+    return json;
 }
 
 Json tensor_json(const TensorEntry& tensor) {
@@ -120,17 +168,12 @@ Json tensor_json(const TensorEntry& tensor) {
 }
 
 std::string to_text(const Manifest& manifest) {
-    const Progress& progress = manifest.progress;
     const Numerics& numerics = manifest.numerics;
     const Writer& writer = manifest.writer;
     const Json head = {
         {"format", kFormatName},
         {"format_version", manifest.format_version},
-        {"progress",
-         {{"step", progress.step},
-          {"optimizer_step", progress.optimizer_step},
-          {"tokens", progress.tokens},
-          {"samples", progress.samples}}},
+        {"progress", progress_json(manifest.progress)},
         {"seed", manifest.seed},
         {"global_batch", manifest.global_batch},
         {"numerics",
@@ -180,11 +223,7 @@ Manifest parse_manifest(std::string_view json, std::string_view origin) {
     check_version(root);
 
     Manifest manifest;
-    const Field progress = root.at("progress");
-    manifest.progress = {.step = progress.at("step").count(),
-                         .optimizer_step = progress.at("optimizer_step").count(),
-                         .tokens = progress.at("tokens").count(),
-                         .samples = progress.at("samples").count()};
+    manifest.progress = parse_progress(root.at("progress"));
     manifest.seed = root.at("seed").natural();
     manifest.global_batch = root.at("global_batch").count();
     const Field numerics = root.at("numerics");

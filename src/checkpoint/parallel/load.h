@@ -2,7 +2,6 @@
 #pragma once
 
 #include "checkpoint/format/manifest.h"
-#include "checkpoint/format/weights.h"
 #include "checkpoint/parallel/piece.h"
 #include "comm/group.h"
 
@@ -10,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace fullshard::checkpoint {
@@ -30,13 +28,9 @@ std::optional<Chosen> choose_latest(const comm::Group& world, const std::filesys
 /// the newest whole one is taken. Throws AgreedError naming what is wrong. Collective.
 Chosen choose(const comm::Group& world, const std::filesystem::path& path);
 
-/// Throws DataError listing every parameter that only one side has, or has in another shape.
-/// `origin` names the file.
-void check_parameters(const WeightsSource& source, std::span<const NamedShape> expected,
-                      std::string_view origin);
-
-/// Fills the pieces, verifying digests. Nothing but this rank's ranges (rounded to digest blocks)
-/// is read. Any rank's damage is thrown as the same AgreedError on all. Collective.
+/// Fills the pieces, verifying digests, when check_state() finds nothing. Nothing but this rank's
+/// ranges (rounded to digest blocks) is read. Any rank's damage is thrown as the same AgreedError
+/// on all. Collective.
 void load(const comm::Group& world, const Chosen& checkpoint,
           std::span<const NamedShape> parameters, std::span<const Piece> pieces);
 

@@ -1,20 +1,13 @@
 // How a rank names the parts of tensors that it holds.
 #pragma once
 
+#include "checkpoint/format/fit.h"
 #include "checkpoint/format/manifest.h"
 
 #include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
 namespace fullshard::checkpoint {
-
-/// A parameter as files know it.
-struct NamedShape {
-    std::string parameter;
-    std::vector<std::int64_t> shape;
-};
 
 /// Part of a tensor in this rank's memory: elements from `begin` on, row-major.
 struct Piece {

@@ -25,19 +25,32 @@ struct WrittenBlock {
     Block block;
 };
 
-std::size_t tensor_index(const Piece& piece) {
-    return piece.parameter * std::size(kStates) + static_cast<std::size_t>(piece.state);
-}
-
-std::vector<TensorEntry> make_entries(std::span<const NamedShape> parameters) {
-    std::vector<TensorEntry> entries;
-    for (const NamedShape& parameter : parameters) {
-        for (const State state : kStates) {
-            entries.push_back({parameter.parameter, state, parameter.shape, 0, {}});
+/// The tensors of a checkpoint, without offsets and blocks, and where to find each.
+class Entries {
+  public:
+    explicit Entries(std::span<const NamedShape> parameters) {
+        for (const NamedShape& parameter : parameters) {
+            first_.push_back(list_.size());
+            for (const State state : kStates) {
+                if (state != State::kModel && !parameter.trainable) continue;
+                list_.push_back({parameter.parameter, state, parameter.shape, 0, {}});
+            }
         }
     }
-    return entries;
-}
+    std::vector<TensorEntry>& list() { return list_; }
+    /// Index in list() of the tensor that the piece belongs to.
+    std::size_t index(const Piece& piece) const {
+        const std::size_t index =
+            first_.at(piece.parameter) + static_cast<std::size_t>(piece.state);
+        ensure(index < list_.size() && list_[index].state == piece.state,
+               "a frozen parameter has no moments");
+        return index;
+    }
+
+  private:
+    std::vector<TensorEntry> list_;
+    std::vector<std::size_t> first_;  ///< of each parameter; its weights come first
+};
 
 /// Opens the laid-out file on all ranks with the MPI-IO driver. Collective.
 hid_t open_together(const comm::Group& world, const fs::path& path) {
@@ -49,7 +62,7 @@ hid_t open_together(const comm::Group& world, const fs::path& path) {
     return file;
 }
 
-std::vector<WrittenBlock> write_pieces(const StateFile& file,
+std::vector<WrittenBlock> write_pieces(const StateFile& file, const Entries& entries,
                                        std::span<const NamedShape> parameters,
                                        std::span<const Piece> pieces) {
     constexpr std::int64_t kBlock = kMaxBlockBytes / static_cast<std::int64_t>(sizeof(float));
@@ -60,7 +73,7 @@ std::vector<WrittenBlock> write_pieces(const StateFile& file,
         const auto count = static_cast<std::int64_t>(piece.values.size());
         for (std::int64_t done = 0; done < count; done += kBlock) {
             const std::int64_t length = std::min(kBlock, count - done);
-            written.push_back({static_cast<std::int64_t>(tensor_index(piece)),
+            written.push_back({static_cast<std::int64_t>(entries.index(piece)),
                                {piece.begin + done, length,
                                 digest(piece.values.data() + done,
                                        static_cast<std::size_t>(length) * sizeof(float))}});
@@ -89,12 +102,12 @@ void gather_blocks(const comm::Group& world, const std::vector<WrittenBlock>& mi
 fs::path save(const comm::Group& world, const fs::path& parent, const Manifest& header,
               std::span<const NamedShape> parameters, std::span<const Piece> pieces) {
     const bool leads = world.rank() == 0;
-    std::vector<TensorEntry> entries = make_entries(parameters);
+    Entries entries(parameters);
     fs::path folder;
     comm::agree(world, [&] {
         if (!leads) return;
         folder = begin_save(parent, header.progress.step);
-        create_state_file(folder / kStateFile, entries);
+        create_state_file(folder / kStateFile, entries.list());
     });
     folder = world.broadcast(folder.string(), 0);
 
@@ -110,7 +123,7 @@ fs::path save(const comm::Group& world, const fs::path& parent, const Manifest& 
     });
     // Closing is collective: every rank gets there, whatever its writes did.
     try {
-        written = write_pieces(*file, parameters, pieces);
+        written = write_pieces(*file, entries, parameters, pieces);
     } catch (...) {
         failure = std::current_exception();
     }
@@ -120,15 +133,15 @@ fs::path save(const comm::Group& world, const fs::path& parent, const Manifest& 
         sync_file(folder / kStateFile);
     });
 
-    gather_blocks(world, written, entries);
+    gather_blocks(world, written, entries.list());
     fs::path committed;
     comm::agree(world, [&] {
         if (!leads) return;
         Manifest manifest = header;
-        const Structure structure = read_structure(folder / kStateFile, entries);
+        const Structure structure = read_structure(folder / kStateFile, entries.list());
         manifest.file_bytes = structure.file_bytes;
         manifest.structure_digest = structure.digest;
-        manifest.tensors = std::move(entries);
+        manifest.tensors = std::move(entries.list());
         // What readers will check is checked before anything is committed: uncovered elements above
         // all.
         parse_manifest(to_json(manifest), "the new checkpoint");

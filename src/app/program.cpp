@@ -1,0 +1,122 @@
+#include "app/program.h"
+
+#include "app/command_line.h"
+#include "app/launch.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "comm/agree.h"
+#include "comm/mpi_session.h"
+#include "config/parser.h"
+#include "train/run.h"
+#include "train/stop.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <cstdio>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace fullshard::app {
+namespace {
+
+/// Activations come and go with every micro-batch. Fresh pages cost more than the arithmetic on
+/// them: let the allocator keep what it once got instead of returning it to the system.
+void keep_freed_memory() {
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
+}
+
+/// Rank 0's words on every rank: launchers can give each rank its own.
+std::vector<std::string> broadcast_words(const std::vector<std::string>& words,
+                                         const comm::Group& job) {
+    std::string joined;
+    for (const std::string& word : words) joined += word + '\0';
+    std::vector<std::string> result;
+    std::istringstream stream(job.broadcast(std::move(joined), 0));
+    for (std::string word; std::getline(stream, word, '\0');) result.push_back(word);
+    return result;
+}
+
+/// The deck is read by one rank, so that all ranks see the same text.
+config::Deck read_deck(const Command& command, const comm::Group& job) {
+    std::string text;
+    comm::agree(job, [&] {
+        if (job.rank() != 0) return;
+        try {
+            text = read_file(command.deck);
+        } catch (const DataError& error) {
+            throw UsageError(error.what());
+        }
+    });
+    text = job.broadcast(std::move(text), 0);
+    config::Deck deck;
+    comm::agree(job, [&] { deck = config::parse(text, command.deck, command.words); });
+    return deck;
+}
+
+ExitCode run_command(const comm::MpiSession& session, const train::StopRequest& stop,
+                     const std::vector<std::string>& words,
+                     const train::ModelFactory& custom_model) {
+    constexpr double kStartTimeoutSeconds = 300.0;  // until the deck says otherwise
+    const comm::Group start = comm::Group::world(kStartTimeoutSeconds);
+    const std::vector<std::string> job_words = broadcast_words(words, start);
+    Command command;
+    comm::agree(start, [&] {
+        refuse_wrong_launch(session.size(), process_environment);
+        command = parse_command(job_words);
+    });
+    const config::Deck deck = read_deck(command, start);
+    Log log(session.rank());
+    const comm::Group job = comm::Group::world(deck.comm.timeout_s);
+    if (command.print_units) {
+        const std::string text = train::units_of_run(deck, job, custom_model);
+        if (session.rank() == 0) std::fputs(text.c_str(), stdout);
+        return ExitCode::kDone;
+    }
+    if (command.name == CommandName::kEval) {
+        train::run_evaluation(deck, job, custom_model, log);
+        return ExitCode::kDone;
+    }
+    return train::run_training(
+        deck, job, {session.host(), session.library_version(), stop, custom_model}, log);
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, const train::ModelFactory& custom_model) {
+    keep_freed_memory();
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    if (const auto answer = immediate_answer(words)) {
+        std::fputs(answer->c_str(), stdout);
+        return static_cast<int>(ExitCode::kDone);
+    }
+    try {
+        refuse_tasks_without_pmi(process_environment);
+    } catch (const UsageError& error) {
+        // Every task comes here, and they cannot agree on anything: the first one speaks for all.
+        const std::string task = process_environment("SLURM_PROCID");
+        if (task.empty() || task == "0")
+            std::fputs(fmt::format("fullshard: {}\n", error.what()).c_str(), stderr);
+        return static_cast<int>(error.exit_code());
+    }
+    const train::StopRequest stop;
+    try {
+        comm::MpiSession session(argc, argv);
+        try {
+            return static_cast<int>(run_command(session, stop, words, custom_model));
+        } catch (const comm::AgreedError& error) {
+            if (session.rank() == 0)
+                std::fputs(fmt::format("fullshard: {}\n", error.what()).c_str(), stderr);
+            return static_cast<int>(error.exit_code());
+        }
+    } catch (const Error& error) {
+        comm::MpiSession::abort(error.what(), static_cast<int>(error.exit_code()));
+    } catch (const std::exception& error) {
+        comm::MpiSession::abort(error.what(), static_cast<int>(ExitCode::kRunError));
+    }
+}
+
+}  // namespace fullshard::app

@@ -1,0 +1,43 @@
+// How a model will lie on the ranks of a job, known before any of its memory exists.
+#pragma once
+
+#include "comm/group.h"
+#include "comm/topology.h"
+#include "config/batch.h"
+#include "config/deck.h"
+#include "shard/layout.h"
+#include "shard/plan.h"
+#include "shard/schedule.h"
+#include "shard/strategy.h"
+#include "spec/model_spec.h"
+
+#include <string>
+#include <vector>
+
+namespace fullshard::train {
+
+struct ShardingPlan {
+    comm::Topology topology;
+    const shard::Strategy* strategy = nullptr;
+    comm::Mesh mesh;
+    shard::Layout layout;
+    shard::StoreOptions options;
+    shard::Schedule schedule;
+    shard::StoreKind kind{};
+
+    shard::Place place() const { return shard::place_of(mesh); }
+    /// What the store will allocate, and the optimizer's moments.
+    std::vector<shard::Allocation> memory() const;
+    shard::Traffic traffic(const shard::Work& work) const;
+    /// Lines for the banner: ranks and nodes, model and units, types.
+    std::vector<std::string> describe() const;
+    /// The table of `model`'s units with their slots, and the memory plan; ends with a line break.
+    std::string units_text(const spec::ModelSpec& model) const;
+};
+
+/// `model` has its parameter groups applied. Throws AgreedError where the ranks and their nodes do
+/// not allow what the deck asks for. Collective over `job`.
+ShardingPlan plan_sharding(const config::Deck& deck, const config::Batch& batch,
+                           const spec::ModelSpec& model, const comm::Group& job);
+
+}  // namespace fullshard::train

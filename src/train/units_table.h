@@ -1,0 +1,19 @@
+// The table of units: what anyone asks for first who wonders about memory.
+#pragma once
+
+#include "base/span.h"
+#include "shard/layout.h"
+#include "spec/model_spec.h"
+
+#include <string>
+
+namespace fullshard::train {
+
+/// One line a unit, with a head and totals: name, stages, elements, how many of them are trained,
+/// padding of the flat parameter, elements of one shard, slot, bytes of the unsharded unit in the
+/// compute type and of one fp32 master shard. `slots` is null where every unit has memory of its
+/// own for good. Ends with a line break.
+std::string units_table(const spec::ModelSpec& model, const shard::Layout& layout,
+                        const shard::SlotPlan* slots, DType compute);
+
+}  // namespace fullshard::train

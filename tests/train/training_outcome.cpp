@@ -1,0 +1,68 @@
+#include "train/training_outcome.h"
+
+#include "data/synthetic_source.h"
+#include "support/store_reading.h"
+#include "train/evaluator.h"
+
+#include <memory>
+#include <span>
+
+namespace fullshard::testing {
+
+namespace {
+constexpr std::uint64_t kDataSeed = 11;
+constexpr double kRate = 3e-3;
+}  // namespace
+
+bool TrainingOutcome::operator==(const TrainingOutcome& other) const {
+    return same_bits(parameters, other.parameters) &&
+           same_bits(first_moments, other.first_moments) &&
+           same_bits(second_moments, other.second_moments) && losses == other.losses &&
+           norms == other.norms && validation_loss == other.validation_loss;
+}
+
+data::TrainingLoader small_loader(std::int64_t vocab_size, std::int64_t micro_batches_a_step) {
+    const auto source = std::make_shared<data::SyntheticSource>(3, 47, 9, vocab_size);
+    return {data::Windows(source, {0, source->size()}, 9, data::TargetRule::kNext),
+            {2, micro_batches_a_step},
+            kDataSeed,
+            true};
+}
+
+TrainingOutcome run_training(const comm::Group& ranks, const spec::SimpleTransformer& model,
+                             const RigOptions& options, std::int64_t steps) {
+    TrainingRig rig(ranks, model, options);
+    const data::TrainingLoader data =
+        small_loader(model.vocab_size, options.micro_batches * ranks.size());
+    TrainingOutcome outcome;
+    for (std::int64_t step = 0; step < steps; ++step) {
+        const auto load = [&](std::int64_t g) {
+            data::TokenBatch batch;
+            data.load(step, g, batch);
+            return batch;
+        };
+        const auto result = rig.accumulate(step, load, data.valid_targets(step));
+        outcome.losses.push_back(result.loss);
+        outcome.norms.push_back(result.grad_norm);
+        if (step == 0) outcome.first_gradients = rig.gradients();
+        rig.update(kRate);
+    }
+    const auto held_out = std::make_shared<data::SyntheticSource>(4, 7, 9, model.vocab_size);
+    const data::ValidationLoader validation(
+        data::Windows(held_out, {0, held_out->size()}, 9, data::TargetRule::kNext), 2);
+    outcome.validation_loss =
+        train::Evaluator(rig.engine(), validation, rig.world()).evaluate().loss;
+    outcome.parameters = joined(rig.parameters());
+    const auto moments = [&](auto moment) {
+        std::vector<std::span<const float>> owned;
+        for (std::int64_t unit = 0; unit < rig.optimizer().unit_count(); ++unit) {
+            owned.push_back((rig.optimizer().*moment)(unit));
+        }
+        return joined(gather_owned(owned, rig.layout(), rig.gradient_group()));
+    };
+    outcome.first_moments = moments(&optim::AdamW::first_moment);
+    outcome.second_moments = moments(&optim::AdamW::second_moment);
+    return outcome;
+}
+
+}  // namespace fullshard::testing
