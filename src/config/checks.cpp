@@ -177,6 +177,11 @@ void check_fault(const Deck& deck, std::vector<Contradiction>& found) {
                          "the fault would never happen",
                          fmt::format("set fault.throw_at_step = {} or less", deck.train.steps)});
     }
+    if (deck.fault.kill_in_save >= SaveStage::kBeforeManifest && deck.fault.rank != 0) {
+        found.push_back({{"fault.kill_in_save", "fault.rank"},
+                         "rank 0 alone passes that stage",
+                         "set fault.rank = 0"});
+    }
 }
 
 }  // namespace

@@ -204,10 +204,21 @@ struct Comm {
     bool operator==(const Comm&) const = default;
 };
 
+enum class CheckpointFiles : std::uint8_t { kOne, kNode };
+enum class OnSaveError : std::uint8_t { kContinue, kAbort };
+
 struct Checkpoint {
     std::int64_t every = 0;                 ///< steps; 0: none
     std::int64_t keep_last = 2;             ///< 0: all
+    std::int64_t keep_every = 0;            ///< steps; 0: none besides the last ones
     std::filesystem::path resume = "auto";  ///< "auto", "never" or a checkpoint's path
+    CheckpointFiles files = CheckpointFiles::kOne;
+    bool async = false;        ///< written while training goes on
+    double timeout_s = 600.0;  ///< longest wait for a save in the background
+    OnSaveError on_error = OnSaveError::kContinue;
+    bool verify_load = true;
+    bool load_strict = true;
+    bool load_optimizer = true;
 
     bool operator==(const Checkpoint&) const = default;
 };
@@ -218,12 +229,24 @@ struct Kernels {
     bool operator==(const Kernels&) const = default;
 };
 
+/// Points of a save, in their order; the later ones are passed by rank 0 only.
+enum class SaveStage : std::uint8_t {
+    kNone,
+    kBeforeData,
+    kDuringData,
+    kBeforeManifest,
+    kBeforeComplete,
+    kBeforeRename,
+    kBeforeRetain,
+};
+
 /// Faults that tests inject.
 struct Fault {
     std::int64_t throw_at_step = 0;  ///< steps count from 1; 0: never
-    std::int64_t rank = 0;           ///< the rank that throws
-    std::int64_t delay_us = 0;       ///< longest random delay at a synchronisation point
-    bool poison = false;             ///< fill slots with NaN between uses
+    SaveStage kill_in_save = SaveStage::kNone;
+    std::int64_t rank = 0;      ///< the rank that throws or is killed
+    std::int64_t delay_us = 0;  ///< longest random delay at a synchronisation point
+    bool poison = false;        ///< fill slots with NaN between uses
 
     bool operator==(const Fault&) const = default;
 };

@@ -26,17 +26,46 @@ Section comm_section() {
 
 Section checkpoint_section() {
     const auto s = &Deck::checkpoint;
-    return {"checkpoint",
-            "What a run can be continued from: folders run.dir/checkpoints/step-NNNNNNNN.",
-            {key("checkpoint.every", s, &Checkpoint::every, Integer{0, kMaxCount}, "steps",
-                 "Steps from one checkpoint to the next; the last step writes one too. 0: none, "
-                 "except when the run is asked to stop."),
-             key("checkpoint.keep_last", s, &Checkpoint::keep_last, Integer{0, kMaxCount}, "",
-                 "Newest checkpoints to keep. 0: all."),
-             key("checkpoint.resume", s, &Checkpoint::resume, Path{}, "",
-                 "auto: go on from the newest whole checkpoint in run.dir, if there is one. "
-                 "never: start afresh. Else the path of a checkpoint, or of a run that has "
-                 "some.")}};
+    const Choice<CheckpointFiles> files{
+        {{"one", CheckpointFiles::kOne}, {"node", CheckpointFiles::kNode}}};
+    const Choice<OnSaveError> on_error{
+        {{"continue", OnSaveError::kContinue}, {"abort", OnSaveError::kAbort}}};
+    return {
+        "checkpoint",
+        "What a run can be continued from: folders run.dir/checkpoints/step-NNNNNNNN.",
+        {key("checkpoint.every", s, &Checkpoint::every, Integer{0, kMaxCount}, "steps",
+             "Steps from one checkpoint to the next; the last step writes one too. 0: none, "
+             "except when the run is asked to stop."),
+         key("checkpoint.keep_last", s, &Checkpoint::keep_last, Integer{0, kMaxCount}, "",
+             "Newest checkpoints to keep. 0: all."),
+         key("checkpoint.keep_every", s, &Checkpoint::keep_every, Integer{0, kMaxCount}, "steps",
+             "Checkpoints of steps that are a multiple of this are kept besides. 0: none."),
+         key("checkpoint.resume", s, &Checkpoint::resume, Path{}, "",
+             "auto: go on from the newest whole checkpoint in run.dir, if there is one. "
+             "never: start afresh. Else the path of a checkpoint, or of a run that has "
+             "some."),
+         key("checkpoint.files", s, &Checkpoint::files, files, "",
+             "one: all ranks write to one file. node: the ranks of each node have one of their "
+             "own, for file systems on which nodes should not share files."),
+         key("checkpoint.async", s, &Checkpoint::async, Boolean{}, "",
+             "Training goes on while a copy of the state is written, which needs memory for "
+             "that copy. The last save, and one on request, is waited for."),
+         key("checkpoint.timeout_s", s, &Checkpoint::timeout_s, Real{.min_open = true}, "s",
+             "Longest wait for a save in the background to end, before the next save and at "
+             "the end of the run."),
+         key("checkpoint.on_error", s, &Checkpoint::on_error, on_error, "",
+             "What a save that fails (a full disk) does to the run. continue: a warning, and "
+             "the next one is tried; the save at the end of the run must succeed. abort: the "
+             "run ends. Earlier checkpoints stay whole."),
+         key("checkpoint.verify_load", s, &Checkpoint::verify_load, Boolean{}, "",
+             "Compare what is loaded with its digests."),
+         key("checkpoint.load_strict", s, &Checkpoint::load_strict, Boolean{}, "",
+             "Model and checkpoint must have the same tensors. off: those that fit are loaded, "
+             "the log lists the others, and parameters without values keep their initial "
+             "ones."),
+         key("checkpoint.load_optimizer", s, &Checkpoint::load_optimizer, Boolean{}, "",
+             "Load the moments too. off: AdamW and the learning rate schedule start afresh "
+             "with the loaded weights.")}};
 }
 
 Section kernels_section() {
@@ -49,11 +78,22 @@ Section kernels_section() {
 
 Section fault_section() {
     const auto s = &Deck::fault;
+    const Choice<SaveStage> stages{{{"none", SaveStage::kNone},
+                                    {"before_data", SaveStage::kBeforeData},
+                                    {"during_data", SaveStage::kDuringData},
+                                    {"before_manifest", SaveStage::kBeforeManifest},
+                                    {"before_complete", SaveStage::kBeforeComplete},
+                                    {"before_rename", SaveStage::kBeforeRename},
+                                    {"before_retain", SaveStage::kBeforeRetain}}};
     return {"fault",
             "Faults on purpose, for tests only; the log announces them.",
             {key("fault.throw_at_step", s, &Fault::throw_at_step, Integer{0, kMaxCount}, "steps",
                  "The step, counted from 1, in which rank fault.rank throws. 0: never."),
-             key("fault.rank", s, &Fault::rank, Integer{0, kMaxRanks}, "", "The rank that throws."),
+             key("fault.kill_in_save", s, &Fault::kill_in_save, stages, "",
+                 "Where in a save rank fault.rank is killed; it is 0 for before_manifest and "
+                 "later."),
+             key("fault.rank", s, &Fault::rank, Integer{0, kMaxRanks}, "",
+                 "The rank that throws or is killed."),
              key("fault.delay_us", s, &Fault::delay_us, Integer{0, 10'000'000}, "us",
                  "Longest random delay of a rank at each synchronisation point. 0: none."),
              key("fault.poison", s, &Fault::poison, Boolean{}, "",

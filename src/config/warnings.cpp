@@ -123,6 +123,12 @@ void add_faults(const Fault& fault, std::vector<std::string>& result) {
                         "(fault.throw_at_step, fault.rank)",
                         fault.rank, fault.throw_at_step));
     }
+    if (fault.kill_in_save != SaveStage::kNone) {
+        result.push_back(
+            fmt::format("FAULT INJECTION: rank {} will be killed in a save (fault.kill_in_save, "
+                        "fault.rank)",
+                        fault.rank));
+    }
     if (fault.delay_us > 0) {
         result.push_back(
             fmt::format("FAULT INJECTION: ranks are delayed by up to {} us at "
@@ -146,8 +152,11 @@ std::vector<std::string> warnings(const Deck& deck) {
     add_idle_data_keys(deck, idle);
     add_idle_training_keys(deck, idle);
     add_idle_sharding_keys(deck, idle);
-    if (deck.fault.throw_at_step == 0) {
-        idle.report({"fault.rank"}, "fault.throw_at_step = 0 makes no rank throw");
+    if (deck.fault.throw_at_step == 0 && deck.fault.kill_in_save == SaveStage::kNone) {
+        idle.report({"fault.rank"}, "no fault of a rank is asked for");
+    }
+    if (!deck.checkpoint.async) {
+        idle.report({"checkpoint.timeout_s"}, "it is read for checkpoint.async = on");
     }
     add_faults(deck.fault, result);
     return result;

@@ -72,6 +72,11 @@ TEST(Contradictions, EachIsFoundAloneWithItsKeys) {
          },
          {"precision.initial_scale", "precision.min_scale"}},
         {[](Deck& d) { d.fault.throw_at_step = 101; }, {"fault.throw_at_step", "train.steps"}},
+        {[](Deck& d) {
+             d.fault.kill_in_save = SaveStage::kBeforeRename;
+             d.fault.rank = 1;
+         },
+         {"fault.kill_in_save", "fault.rank"}},
     };
     for (const auto& [change, keys] : cases) {
         Deck deck;

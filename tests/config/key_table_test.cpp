@@ -30,7 +30,7 @@ std::string other_value(const Key& key) {
          {"7",         "0.25",          "on",      "off",    "a/b",          "text",
           "gelu",      "bidirectional", "learned", "rolled", "cosine",       "no_shard",
           "slotted",   "torchscript",   "skip",    "size",   "backward_pre", "fast",
-          "unsharded", "bf16",          "8"}) {
+          "unsharded", "bf16",          "8",       "node",   "abort",        "before_data"}) {
         Deck deck;
         if (!key.assign(deck, candidate) && key.text(deck) != default_text(key)) return candidate;
     }
