@@ -2,17 +2,70 @@
 
 #include "base/clock.h"
 #include "checkpoint/format/folder.h"
-#include "checkpoint/parallel/save.h"
 #include "comm/agree.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <exception>
+#include <utility>
 
 namespace fullshard::train {
 
-Checkpoints::Checkpoints(const SavedState& state, std::filesystem::path parent,
-                         checkpoint::Manifest header, std::int64_t keep_last)
+namespace {
+
+config::SaveStage key_of(checkpoint::SaveStage stage) {
+    using From = checkpoint::SaveStage;
+    using To = config::SaveStage;
+    switch (stage) {
+        case From::kBeforeData:
+            return To::kBeforeData;
+        case From::kDuringData:
+            return To::kDuringData;
+        case From::kBeforeManifest:
+            return To::kBeforeManifest;
+        case From::kBeforeComplete:
+            return To::kBeforeComplete;
+        case From::kBeforeRename:
+            return To::kBeforeRename;
+        case From::kBeforeRetain:
+            return To::kBeforeRetain;
+    }
+    return To::kNone;
+}
+
+std::int64_t bytes_of(const std::vector<checkpoint::Piece>& pieces) {
+    std::int64_t bytes = 0;
+    for (const auto& piece : pieces) bytes += static_cast<std::int64_t>(piece.values.size_bytes());
+    return bytes;
+}
+
+}  // namespace
+
+checkpoint::SavingRanks saving_ranks(config::CheckpointFiles files,
+                                     const comm::Topology& topology) {
+    if (files == config::CheckpointFiles::kOne || topology.nodes() == 1) {
+        return {topology.world, topology.world};
+    }
+    return {topology.world, topology.node, topology.node_index, topology.nodes()};
+}
+
+checkpoint::StageHook stage_hook(const config::Fault& fault, std::int64_t rank) {
+    if (fault.kill_in_save == config::SaveStage::kNone || fault.rank != rank) return {};
+    return [wanted = fault.kill_in_save](checkpoint::SaveStage stage) {
+        if (key_of(stage) == wanted) ::kill(::getpid(), SIGKILL);
+    };
+}
+
+Checkpoints::Checkpoints(const SavedState& state, const checkpoint::SavingRanks& ranks,
+                         std::filesystem::path parent, checkpoint::Manifest header,
+                         const config::Checkpoint& keys, checkpoint::StageHook at_stage)
     : state_(state),
       parent_(std::move(parent)),
       header_(std::move(header)),
-      keep_last_(keep_last) {}
+      keys_(keys),
+      at_stage_(std::move(at_stage)),
+      saver_(ranks, parent_, named_shapes(state.layout), at_stage_) {}
 
 std::vector<checkpoint::Piece> Checkpoints::memory_of(const std::vector<OwnedPiece>& pieces) const {
     const std::vector<checkpoint::NamedShape> parameters = named_shapes(state_.layout);
@@ -29,30 +82,112 @@ std::vector<checkpoint::Piece> Checkpoints::memory_of(const std::vector<OwnedPie
     return list;
 }
 
-Checkpoints::Saved Checkpoints::save(const checkpoint::Progress& progress) {
-    const double begin = now_seconds();
-    checkpoint::Manifest manifest = header_;
-    manifest.progress = progress;
-    const auto pieces = memory_of(exclusive_pieces(state_.layout, state_.store, state_.replicas));
-    Saved saved;
-    for (const auto& piece : pieces) {
-        saved.bytes += static_cast<std::int64_t>(piece.values.size_bytes());
-    }
-    saved.folder =
-        checkpoint::save(state_.world, parent_, manifest, named_shapes(state_.layout), pieces);
-    comm::agree(state_.world, [&] {
-        if (state_.world.rank() == 0) checkpoint::retain(parent_, keep_last_);
-    });
-    saved.seconds = now_seconds() - begin;
-    return saved;
+std::vector<checkpoint::Piece> Checkpoints::exclusive_memory() const {
+    return memory_of(exclusive_pieces(state_.layout, state_.store, state_.replicas));
 }
 
-void Checkpoints::restore(const checkpoint::Chosen& chosen) {
+void Checkpoints::begin_deletion(const std::filesystem::path& newest) {
+    if (state_.world.rank() != 0) return;
+    if (at_stage_) at_stage_(checkpoint::SaveStage::kBeforeRetain);
+    end_deletion();
+    deletion_ = std::async(
+        std::launch::async,
+        [parent = parent_, wanted = checkpoint::Retention{keys_.keep_last, keys_.keep_every},
+         newest]() -> std::string {
+            try {
+                checkpoint::retain(parent, wanted, newest);
+                return {};
+            } catch (const std::exception& error) {
+                return error.what();
+            }
+        });
+}
+
+void Checkpoints::end_deletion() {
+    if (!deletion_.valid()) return;
+    if (std::string failure = deletion_.get(); !failure.empty())
+        left_.push_back(std::move(failure));
+}
+
+template <typename Work>
+std::optional<SaveReport> Checkpoints::step_of_save(bool must_succeed, Work work) {
+    const double begin = now_seconds();
+    std::optional<std::filesystem::path> folder;
+    try {
+        folder = work();
+    } catch (const comm::AgreedError& error) {
+        if (must_succeed || keys_.on_error == config::OnSaveError::kAbort) throw;
+        report_.error = error.what();
+    }
+    if (folder) {
+        report_.folder = *folder;
+        begin_deletion(*folder);
+        if (must_succeed) end_deletion();  // the last report of the run
+    }
+    const double end = now_seconds();
+    report_.stall_s += end - begin;
+    if (!folder && report_.error.empty()) return std::nullopt;
+    report_.seconds = end - begun_;
+    report_.left = std::exchange(left_, {});
+    return std::exchange(report_, SaveReport{});
+}
+
+std::vector<SaveReport> Checkpoints::save(const checkpoint::Progress& progress, bool last) {
+    std::vector<SaveReport> ended;
+    if (auto earlier = drain()) ended.push_back(std::move(*earlier));
+    checkpoint::Manifest manifest = header_;
+    manifest.progress = progress;
+    begun_ = now_seconds();
+    end_deletion();  // a new save tidies up too: never both at once
+    const auto pieces = exclusive_memory();
+    report_ = {.step = progress.step, .folder = {}, .bytes = bytes_of(pieces)};
+    auto report = step_of_save(last, [&]() -> std::optional<std::filesystem::path> {
+        if (!keys_.async || last) return saver_.save(manifest, pieces);
+        saver_.start(manifest, pieces);
+        return std::nullopt;
+    });
+    if (report) ended.push_back(std::move(*report));
+    return ended;
+}
+
+std::optional<SaveReport> Checkpoints::poll() {
+    if (!saver_.in_flight()) return std::nullopt;
+    return step_of_save(false, [&] { return saver_.poll(); });
+}
+
+std::optional<SaveReport> Checkpoints::drain() {
+    if (!saver_.in_flight()) return std::nullopt;
+    return step_of_save(false, [&] { return std::optional(saver_.wait(keys_.timeout_s)); });
+}
+
+void Checkpoints::require_space() const {
+    std::int64_t bytes = 0;
+    for (const checkpoint::NamedShape& parameter : named_shapes(state_.layout)) {
+        std::int64_t elements = 1;
+        for (const std::int64_t extent : parameter.shape) elements *= extent;
+        bytes +=
+            elements * static_cast<std::int64_t>(sizeof(float)) * (parameter.trainable ? 3 : 1);
+    }
+    comm::agree(state_.world, [&] {
+        if (state_.world.rank() == 0) checkpoint::require_space(parent_, bytes);
+    });
+}
+
+std::vector<std::string> Checkpoints::restore(const checkpoint::Chosen& chosen) {
     begin_update_of_all(state_.store, state_.layout);
-    checkpoint::load(state_.world, chosen, named_shapes(state_.layout),
-                     memory_of(owned_pieces(state_.layout, state_.store)));
+    auto left_out = checkpoint::load(state_.world, chosen, named_shapes(state_.layout),
+                                     memory_of(owned_pieces(state_.layout, state_.store)),
+                                     {.verify = keys_.verify_load,
+                                      .strict = keys_.load_strict,
+                                      .moments = keys_.load_optimizer});
     publish_all(state_.store, state_.layout);
-    state_.optimizer.restore_step_count(chosen.manifest.progress.optimizer_step);
+    state_.optimizer.restore_step_count(
+        keys_.load_optimizer ? chosen.manifest.progress.optimizer_step : 0);
+    return left_out;
+}
+
+std::int64_t Checkpoints::planned_staging_bytes() const {
+    return keys_.async ? bytes_of(exclusive_memory()) : 0;
 }
 
 }  // namespace fullshard::train

@@ -5,6 +5,8 @@
 #include "comm/agree.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 namespace fullshard::train {
 
@@ -70,19 +72,33 @@ void publish_all(shard::UnitStore& store, const shard::Layout& layout) {
     for (std::int64_t unit = 0; unit < units_of(layout); ++unit) store.publish(unit);
 }
 
-void load_weights(shard::UnitStore& store, const shard::Layout& layout, const comm::Group& world,
-                  const std::filesystem::path& path) {
+std::vector<std::string> load_weights(shard::UnitStore& store, const shard::Layout& layout,
+                                      const comm::Group& world, const std::filesystem::path& path,
+                                      bool strict) {
     begin_update_of_all(store, layout);
+    std::vector<std::string> left_out;
     comm::agree(world, [&] {
         const auto source = checkpoint::open_weights(path);
         const auto parameters = named_shapes(layout);
-        checkpoint::check_parameters(*source, parameters, path.string());
+        if (strict) {
+            checkpoint::check_parameters(*source, parameters, path.string());
+        } else {
+            left_out = checkpoint::differences(*source, parameters);
+        }
+        std::map<std::string_view, std::span<const std::int64_t>> shapes;
+        for (const auto& tensor : source->tensors()) shapes.emplace(tensor.name, tensor.shape);
         for (const OwnedPiece& piece : owned_pieces(layout, store)) {
-            source->read(parameters[piece.parameter].parameter, piece.parameter_begin,
+            const checkpoint::NamedShape& parameter = parameters[piece.parameter];
+            const auto found = shapes.find(parameter.parameter);
+            if (found == shapes.end() || !std::ranges::equal(found->second, parameter.shape)) {
+                continue;
+            }
+            source->read(parameter.parameter, piece.parameter_begin,
                          piece.in(store.master(piece.unit)));
         }
     });
     publish_all(store, layout);
+    return left_out;
 }
 
 }  // namespace fullshard::train

@@ -40,9 +40,11 @@ std::vector<OwnedPiece> exclusive_pieces(const shard::Layout& layout, shard::Uni
 
 /// Sets the parameters from a file that checkpoint::open_weights takes, each rank reading its own
 /// ranges, and publishes them. Throws AgreedError listing what is missing, extra or of another
-/// shape. Collective.
-void load_weights(shard::UnitStore& store, const shard::Layout& layout, const comm::Group& world,
-                  const std::filesystem::path& path);
+/// shape; where it is not `strict`, returns that list, and parameters without values keep theirs.
+/// Collective.
+std::vector<std::string> load_weights(shard::UnitStore& store, const shard::Layout& layout,
+                                      const comm::Group& world, const std::filesystem::path& path,
+                                      bool strict = true);
 
 /// Waits for the last readers of all units, so that master shards may be written; then
 /// `publish_all`. Collective.

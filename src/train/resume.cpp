@@ -17,7 +17,7 @@ namespace {
 /// What a changed key does to a resumed run.
 enum class Effect : std::uint8_t { kNone, kOtherNumbers, kForbidden };
 
-Effect effect_of(std::string_view key, config::ReduceOrder order) {
+Effect effect_of(std::string_view key, const config::Deck& deck) {
     const auto is_in = [&](const auto& prefixes) {
         return std::ranges::any_of(prefixes,
                                    [&](std::string_view p) { return key.starts_with(p); });
@@ -33,9 +33,12 @@ Effect effect_of(std::string_view key, config::ReduceOrder order) {
     constexpr std::array kUnderFastKeys{"shard.", "topology.", "comm.node_shared",
                                         "train.grad_accum_steps"};
     if (is_in(kStartOnlyKeys)) return Effect::kNone;
+    // Then the user is told of each tensor that does not fit.
+    if (!deck.checkpoint.load_strict && key.starts_with("model.")) return Effect::kOtherNumbers;
     if (is_in(kForbiddenKeys)) return Effect::kForbidden;
     if (is_in(kOtherNumbersKeys)) return Effect::kOtherNumbers;
-    if (order == config::ReduceOrder::kFast && is_in(kUnderFastKeys)) return Effect::kOtherNumbers;
+    if (deck.reduce.order == config::ReduceOrder::kFast && is_in(kUnderFastKeys))
+        return Effect::kOtherNumbers;
     return Effect::kNone;
 }
 
@@ -43,11 +46,13 @@ Effect effect_of(std::string_view key, config::ReduceOrder order) {
 
 std::vector<std::string> check_resumable(const config::Deck& deck,
                                          const checkpoint::Manifest& manifest) {
+    // Imported weights come from no run: there is nothing to differ from.
+    if (manifest.effective_deck.empty()) return {};
     const config::Deck before = config::parse(manifest.effective_deck, "the checkpoint's deck", {});
     std::string mistakes;
     std::vector<std::string> notes;
     for (const config::Difference& difference : config::differences(before, deck)) {
-        const Effect effect = effect_of(difference.key, deck.reduce.order);
+        const Effect effect = effect_of(difference.key, deck);
         const std::string text =
             fmt::format("{} was {} and is {}", difference.key, difference.before, difference.after);
         if (effect == Effect::kForbidden) mistakes += "\n  " + text;

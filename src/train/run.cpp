@@ -2,6 +2,7 @@
 
 #include "base/build_info.h"
 #include "checkpoint/format/folder.h"
+#include "checkpoint/format/folder_lock.h"
 #include "comm/agree.h"
 #include "comm/mpi_session.h"
 #include "config/checks.h"
@@ -53,6 +54,8 @@ class TrainingRun {
 
   private:
     ExitCode train();
+    /// A save in the background is finished before the run ends with an error that is agreed on.
+    void finish_saves();
     void open_run_folder();
     void set_initial_state();
     void announce();
@@ -67,6 +70,7 @@ class TrainingRun {
     const comm::Group& world_ = sharded_.world();
     optim::AdamW optimizer_;
     optim::Schedule lr_schedule_;
+    std::optional<checkpoint::FolderLock> lock_;  ///< on rank 0
     Checkpoints checkpoints_;
     std::optional<Evaluator> evaluator_;
     std::optional<Metrics> metrics_;
@@ -85,20 +89,29 @@ TrainingRun::TrainingRun(Start start, const comm::Group& job, const RunEnvironme
                                 })),
       lr_schedule_(schedule_of(deck_.optimizer, deck_.schedule, deck_.train.steps)),
       checkpoints_({world_, sharded_.replicas(), sharded_.layout(), sharded_.store(), optimizer_},
+                   saving_ranks(deck_.checkpoint.files, sharded_.topology()),
                    deck_.run.dir / checkpoint::kCheckpointsFolder, manifest_of(start_, sharded_),
-                   deck_.checkpoint.keep_last),
+                   deck_.checkpoint, stage_hook(deck_.fault, job_rank_)),
       evaluator_(make_evaluator(start_, sharded_)) {}
 
 void TrainingRun::open_run_folder() {
     comm::agree(world_, [&] {
         if (world_.rank() != 0) return;
+        make_run_folder(deck_.run.dir);
+        lock_.emplace(deck_.run.dir);
         const std::string text = config::effective_deck(deck_);
         if (start_.continues_in_place()) {
             continue_run_folder(deck_.run.dir, start_.progress().step, text);
+            for (const auto& path : checkpoint::abandon_after(
+                     deck_.run.dir / checkpoint::kCheckpointsFolder, start_.progress().step)) {
+                start_.notes.push_back("set aside, because its step is still to come: " +
+                                       path.string());
+            }
         } else {
             start_run_folder(deck_.run.dir, text);
         }
     });
+    if (deck_.checkpoint.every > 0) checkpoints_.require_space();
     log_.append_to(deck_.run.dir / kLogFile);
     metrics_.emplace(deck_.run.dir / kMetricsFile, world_.rank() == 0);
     metrics_->write("run", run_record());
@@ -129,11 +142,14 @@ nlohmann::ordered_json TrainingRun::run_record() const {
 
 void TrainingRun::set_initial_state() {
     if (start_.checkpoint) {
-        checkpoints_.restore(*start_.checkpoint);
+        const auto left_out = checkpoints_.restore(*start_.checkpoint);
+        for (const std::string& sentence : left_out) log_.warn("not loaded: {}", sentence);
         log_.info("resumed from {} after step {}", start_.checkpoint->folder.string(),
                   start_.progress().step);
     } else if (!deck_.model.init_from.empty()) {
-        load_weights(sharded_.store(), sharded_.layout(), world_, deck_.model.init_from);
+        const auto left_out = load_weights(sharded_.store(), sharded_.layout(), world_,
+                                           deck_.model.init_from, deck_.checkpoint.load_strict);
+        for (const std::string& sentence : left_out) log_.warn("not loaded: {}", sentence);
         log_.info("weights from {}", deck_.model.init_from.string());
     }
 }
@@ -153,6 +169,8 @@ void TrainingRun::announce() {
                   *start_.datasets.unigram_entropy);
     }
     if (world_.rank() != 0) return;
+    if (lock_->stale())
+        log_.warn("the folder was left locked by {}, which is gone", *lock_->stale());
     for (const std::string& note : start_.notes) log_.warn("{}", note);
     for (const std::string& warning : config::warnings(deck_)) log_.warn("{}", warning);
 }
@@ -166,11 +184,25 @@ ExitCode TrainingRun::run() {
     } catch (const std::exception& error) {
         log_.record_error(error.what());
         metrics_->write("event", {{"event", "error"}, {"message", error.what()}});
-        if (dynamic_cast<const comm::AgreedError*>(&error) != nullptr) throw;
+        if (dynamic_cast<const comm::AgreedError*>(&error) != nullptr) {
+            finish_saves();
+            throw;
+        }
         // Unwinding would free memory that messages in flight still use: end the job from here.
         const auto* ours = dynamic_cast<const Error*>(&error);
         const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::kRunError;
         comm::MpiSession::abort(error.what(), static_cast<int>(code));
+    }
+}
+
+void TrainingRun::finish_saves() {
+    try {
+        const auto save = checkpoints_.drain();
+        if (!save) return;
+        log_.info("checkpoint {}: {}", save->folder.string(),
+                  save->error.empty() ? "finished" : save->error);
+    } catch (const comm::AgreedError& error) {
+        log_.record_error(error.what());  // the run ends with the error that came first
     }
 }
 
@@ -198,7 +230,8 @@ ExitCode TrainingRun::train() {
     const shard::Traffic before = sharded_.store().traffic();
     const Outcome outcome = trainer.run();
     const shard::Traffic counted = sharded_.store().traffic() - before;
-    summarise({start_, sharded_, optimizer_, trainer, outcome, counted}, log_, *metrics_);
+    summarise({start_, sharded_, optimizer_, checkpoints_, trainer, outcome, counted}, log_,
+              *metrics_);
     return outcome.stopped_early ? ExitCode::kStoppedEarly : ExitCode::kDone;
 }
 

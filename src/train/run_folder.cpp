@@ -39,12 +39,15 @@ void check_run_folder(const fs::path& folder, bool may_hold_run) {
     }
 }
 
-void start_run_folder(const fs::path& folder, std::string_view effective_deck) {
+void make_run_folder(const fs::path& folder) {
     std::error_code error;
     fs::create_directories(folder, error);
     if (error)
         throw RunError(
             fmt::format("cannot create run.dir = {}: {}", folder.string(), error.message()));
+}
+
+void start_run_folder(const fs::path& folder, std::string_view effective_deck) {
     for (const std::string_view file : {kLogFile, kMetricsFile}) fs::remove(folder / file);
     fs::remove_all(folder / checkpoint::kCheckpointsFolder);
     write_file_atomically(folder / kEffectiveDeckFile, effective_deck);

@@ -16,7 +16,10 @@ inline constexpr std::string_view kMetricsFile = "metrics.jsonl";
 /// Changes nothing.
 void check_run_folder(const std::filesystem::path& folder, bool may_hold_run);
 
-/// Creates the folder without anything an earlier run left, and writes the effective deck.
+/// Creates the folder and those above it. Throws RunError.
+void make_run_folder(const std::filesystem::path& folder);
+
+/// Leaves the folder without anything an earlier run left, and with the effective deck.
 void start_run_folder(const std::filesystem::path& folder, std::string_view effective_deck);
 
 /// The run goes on after `step`: drops records of later steps, and the last summary, from

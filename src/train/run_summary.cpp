@@ -48,9 +48,13 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
     const checkpoint::Progress& progress = trainer.progress();
     const comm::Group& world = sharded.world();
 
-    const auto planned = sharded.plan().memory();
+    auto planned = sharded.plan().memory();
     auto allocated = sharded.store().allocations();
     allocated.push_back({"AdamW moments", run.optimizer.state_bytes()});
+    if (const std::int64_t bytes = run.checkpoints.planned_staging_bytes(); bytes > 0) {
+        planned.push_back({"checkpoint copy", bytes});
+        allocated.push_back({"checkpoint copy", run.checkpoints.staging_bytes()});
+    }
     const shard::Traffic predicted = sharded.plan().traffic(trainer.work());
     const PhaseStatistics phases = gather_phases(sharded.clock().seconds(), world);
     const MemoryUsage usage = memory_usage();
@@ -69,6 +73,13 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
     if (progress.skipped_steps > 0) {
         log.info("{} of {} steps were skipped", progress.skipped_steps, progress.step);
     }
+    const SaveTotals& saves = trainer.saves();
+    if (saves.saved + saves.failed > 0) {
+        log.info(
+            "checkpoints: {} saved in {:.2f} s, {} failed; training stood still for {:.3f} s, "
+            "{:.3f} s at most for one",
+            saves.saved, saves.seconds, saves.failed, saves.stall_s, saves.longest_stall_s);
+    }
     log_phases(log, phases);
     log_memory(log, planned, allocated);
     log.info("measured: {} on this node (shared pages once), at most {} resident in a rank",
@@ -81,6 +92,9 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
                                   {"seconds", trainer.seconds_in_steps()},
                                   {"tokens_per_s", tokens_per_s},
                                   {"stopped_early", run.outcome.stopped_early},
+                                  {"checkpoints_saved", saves.saved},
+                                  {"checkpoints_failed", saves.failed},
+                                  {"checkpoint_stall_s", saves.stall_s},
                                   {"phases_s", to_json(phases)},
                                   {"memory_predicted", to_json(planned)},
                                   {"memory_allocated", to_json(allocated)},

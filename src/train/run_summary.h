@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "optim/adamw.h"
 #include "shard/unit_store.h"
+#include "train/checkpoints.h"
 #include "train/metrics.h"
 #include "train/sharded_model.h"
 #include "train/start.h"
@@ -16,6 +17,7 @@ struct FinishedRun {
     const Start& start;
     ShardedModel& sharded;
     const optim::AdamW& optimizer;
+    const Checkpoints& checkpoints;
     const Trainer& trainer;
     const Outcome& outcome;
     const shard::Traffic& counted;  ///< by the trainer's work

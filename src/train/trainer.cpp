@@ -172,15 +172,36 @@ void Trainer::report(const StepResult& result, const Interval& interval) {
     state_.metrics.write("step", record);
 }
 
-void Trainer::save_checkpoint() {
+void Trainer::report(const SaveReport& save) {
+    saves_.seconds += save.seconds;
+    saves_.stall_s += save.stall_s;
+    saves_.longest_stall_s = std::max(saves_.longest_stall_s, save.stall_s);
+    if (!save.error.empty()) {
+        ++saves_.failed;
+        state_.log.warn("THE CHECKPOINT OF STEP {} WAS NOT SAVED, training goes on: {}", save.step,
+                        save.error);
+        state_.metrics.write("event", {{"event", "failed_save"},
+                                       {"step", save.step},
+                                       {"message", save.error},
+                                       {"stall_s", save.stall_s}});
+        return;
+    }
+    ++saves_.saved;
+    state_.log.info("checkpoint {} ({} a rank, {:.2f} s, stall {:.3f} s)", save.folder.string(),
+                    bytes_text(save.bytes), save.seconds, save.stall_s);
+    for (const std::string& problem : save.left) {
+        state_.log.warn("an old checkpoint could not be deleted: {}", problem);
+    }
+    state_.metrics.write("checkpoint", {{"step", save.step},
+                                        {"folder", save.folder.string()},
+                                        {"seconds", save.seconds},
+                                        {"stall_s", save.stall_s},
+                                        {"bytes_of_rank_0", save.bytes}});
+}
+
+void Trainer::save_checkpoint(bool last) {
     const auto phase = state_.clock.enter(Phase::kCheckpoint);
-    const Checkpoints::Saved saved = state_.checkpoints.save(progress_);
-    state_.log.info("checkpoint {} ({} a rank, {:.1f} s)", saved.folder.string(),
-                    bytes_text(saved.bytes), saved.seconds);
-    state_.metrics.write("checkpoint", {{"step", progress_.step},
-                                        {"folder", saved.folder.string()},
-                                        {"seconds", saved.seconds},
-                                        {"bytes_of_rank_0", saved.bytes}});
+    for (const SaveReport& save : state_.checkpoints.save(progress_, last)) report(save);
 }
 
 Outcome Trainer::run() {
@@ -209,8 +230,12 @@ Outcome Trainer::run() {
             outcome.evaluations.push_back(evaluate());
         }
         const bool final_one = last && options_.checkpoint_every > 0;
-        if (outcome.stopped_early || final_one || due(options_.checkpoint_every)) {
-            save_checkpoint();
+        const bool ends = outcome.stopped_early || final_one;
+        if (ends || due(options_.checkpoint_every)) {
+            save_checkpoint(ends);
+        } else {
+            const auto phase = state_.clock.enter(Phase::kCheckpoint);
+            if (const auto save = state_.checkpoints.poll()) report(*save);
         }
         if (outcome.stopped_early) break;
     }

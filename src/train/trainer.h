@@ -68,6 +68,15 @@ struct TrainingState {
     Metrics& metrics;
 };
 
+/// What saving has cost.
+struct SaveTotals {
+    std::int64_t saved = 0;
+    std::int64_t failed = 0;
+    double seconds = 0.0;  ///< from begin to durable
+    double stall_s = 0.0;  ///< of them, those in which training stood still
+    double longest_stall_s = 0.0;
+};
+
 /// How a run of the trainer ended.
 struct Outcome {
     bool stopped_early = false;           ///< asked to stop; a checkpoint was written
@@ -90,6 +99,7 @@ class Trainer {
     std::int64_t steps_run() const { return steps_run_; }
     std::int64_t tokens_run() const { return tokens_run_; }
     double seconds_in_steps() const { return seconds_in_steps_; }
+    const SaveTotals& saves() const { return saves_; }
 
   private:
     /// What progress lines average over.
@@ -112,7 +122,9 @@ class Trainer {
     /// The coming pass uses the parameters as they are.
     void count_version();
     void report(const StepResult& result, const Interval& interval);
-    void save_checkpoint();
+    /// `last`: the run ends with it.
+    void save_checkpoint(bool last);
+    void report(const SaveReport& report);
 
     TrainingState state_;
     TrainerOptions options_;
@@ -126,6 +138,7 @@ class Trainer {
     std::int64_t steps_run_ = 0;
     std::int64_t tokens_run_ = 0;
     double seconds_in_steps_ = 0.0;
+    SaveTotals saves_;
 };
 
 }  // namespace fullshard::train

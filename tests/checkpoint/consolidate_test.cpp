@@ -1,7 +1,8 @@
-#include "checkpoint/format/consolidate.h"
+#include "checkpoint/export/consolidate.h"
 
 #include "base/error.h"
 #include "base/files.h"
+#include "checkpoint/format/data_files.h"
 #include "checkpoint/format/folder.h"
 #include "checkpoint/format/state_file.h"
 #include "checkpoint/toy_checkpoint.h"
@@ -90,7 +91,7 @@ TEST_F(ConsolidateTest, ReplacesOnlyWhenTold) {
 
 TEST_F(ConsolidateTest, WrongOutputsAreNamed) {
     EXPECT_TRUE(
-        toy::contains(error(folder_.path() / "model.pt"), "must end in .h5 or .safetensors"));
+        toy::contains(error(folder_.path() / "model.bin"), "must end in .h5, .safetensors or .pt"));
     fs::create_directory(folder_.path() / "folder.h5");
     EXPECT_TRUE(
         toy::contains(error(folder_.path() / "folder.h5", {.overwrite = true}), "is a folder"));
@@ -101,7 +102,7 @@ TEST_F(ConsolidateTest, WrongOutputsAreNamed) {
 
 TEST_F(ConsolidateTest, DamagedSourceLeavesNothingBehindAndTheOldFileAsItWas) {
     const TensorEntry tensor = open_folder(saved_).tensor(State::kModel, "layers.0.convolution");
-    toy::flip_bit(saved_ / kStateFile, tensor.file_offset + 100, 2);
+    toy::flip_bit(saved_ / kStateFile, tensor.parts[0].file_offset + 100, 2);
     for (const char* name : {"model.h5", "model.safetensors"}) {
         const fs::path out = folder_.path() / name;
         toy::write_text(out, "precious");
@@ -124,8 +125,7 @@ TEST_F(ConsolidateTest, CheckpointWithoutWeightsIsAnError) {
     toy::rewrite_manifest(saved_, [&](Manifest& manifest) {
         std::erase_if(manifest.tensors,
                       [](const auto& tensor) { return tensor.state == State::kModel; });
-        const Structure structure = read_structure(saved_ / kStateFile, manifest.tensors);
-        manifest.structure_digest = structure.digest;
+        manifest.files = {read_structure(saved_ / kStateFile, manifest.tensors)};
     });
     EXPECT_TRUE(toy::contains(error(folder_.path() / "model.h5"), "holds no model weights"));
 }

@@ -24,7 +24,7 @@ class FitTest : public testing::Test {
         Manifest manifest;
         for (const NamedShape& parameter : model_) {
             for (const State state : kStates) {
-                manifest.tensors.push_back({parameter.parameter, state, parameter.shape, 0, {}});
+                manifest.tensors.push_back({parameter.parameter, state, parameter.shape, {}, {}});
             }
         }
         return manifest;
@@ -70,6 +70,22 @@ TEST_F(FitTest, EveryMismatchIsNamedOnce) {
               "2]; optimizer/exp_avg_sq/weight has shape [2, 3] instead of [3, 2]");
     model_.erase(model_.begin());
     EXPECT_TRUE(toy::contains(error(), "weight is not in the model"));
+}
+
+TEST_F(FitTest, MomentsCanBeLeftOut) {
+    drop(State::kSecondMoment, "gain");
+    EXPECT_EQ(toy::error_of([&] { check_state(manifest_, model_, "ORIGIN", false); }), "no error");
+    EXPECT_TRUE(differences(manifest_, model_, false).empty());
+    EXPECT_EQ(differences(manifest_, model_).size(), 1u);
+}
+
+TEST_F(FitTest, OnlyBeforeTheFirstUpdateMomentsMayBeMissingAltogether) {
+    EXPECT_TRUE(has_moments(manifest_));
+    std::erase_if(manifest_.tensors,
+                  [](const auto& entry) { return entry.state != State::kModel; });
+    EXPECT_FALSE(has_moments(manifest_));
+    manifest_.progress.optimizer_step = 1;
+    EXPECT_TRUE(has_moments(manifest_));
 }
 
 TEST_F(FitTest, ScalarIsNoVectorOfOne) {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <set>
 
 namespace fullshard::checkpoint {
@@ -167,7 +168,8 @@ TEST_F(FolderTest, KilledBeforeTheReplacedOneIsDeleted) {
     toy::save(parent_);
     fs::rename(parent_ / "aside", folder(10, ".replaced"));
     EXPECT_EQ(optimizer_step(*find_latest(parent_).folder), 9);
-    EXPECT_EQ(retain(parent_, 1), std::vector<fs::path>{folder(10, ".replaced")});
+    EXPECT_EQ(retain(parent_, {.keep_last = 1}, {}),
+              std::vector<fs::path>{folder(10, ".replaced")});
     EXPECT_EQ(names(), std::set<std::string>{"step-00000010"});
 }
 
@@ -183,11 +185,76 @@ TEST_F(FolderTest, KilledWhileDeleting) {
 TEST_F(FolderTest, RetainKeepsTheNewestWholeOnes) {
     for (const std::int64_t step : {900, 1000, 9900, 10000}) toy::save(parent_, {.step = step});
     fs::remove(folder(10000) / kCompleteFile);
-    EXPECT_TRUE(retain(parent_, 0).empty());
-    EXPECT_TRUE(retain(parent_, 3).empty());
-    EXPECT_EQ(retain(parent_, 2), std::vector<fs::path>{folder(900)});
+    EXPECT_TRUE(retain(parent_, {.keep_last = 0}, {}).empty());
+    EXPECT_TRUE(retain(parent_, {.keep_last = 3}, {}).empty());
+    EXPECT_EQ(retain(parent_, {.keep_last = 2}, {}), std::vector<fs::path>{folder(900)});
     EXPECT_EQ(names(), (std::set<std::string>{"step-00001000", "step-00009900", "step-00010000"}));
-    EXPECT_EQ(retain(parent_, 1), std::vector<fs::path>{folder(1000)});
+    EXPECT_EQ(retain(parent_, {.keep_last = 1}, {}), std::vector<fs::path>{folder(1000)});
+}
+
+TEST_F(FolderTest, RetainKeepsEveryNthBesides) {
+    for (const std::int64_t step : {10, 15, 20, 25, 30, 35}) toy::save(parent_, {.step = step});
+    retain(parent_, {.keep_last = 1, .keep_every = 20}, folder(35));
+    EXPECT_EQ(names(), (std::set<std::string>{"step-00000020", "step-00000035"}));
+}
+
+// unslothai/unsloth-zoo 782: a stale higher step made rotation delete the fresh checkpoint.
+TEST_F(FolderTest, RetainNeverDeletesTheOneJustSaved) {
+    for (const std::int64_t step : {5, 10, 1000}) toy::save(parent_, {.step = step});
+    retain(parent_, {.keep_last = 1}, folder(10));
+    EXPECT_EQ(names(), (std::set<std::string>{"step-00000010", "step-00001000"}));
+}
+
+TEST_F(FolderTest, CheckpointsOfALeftPastAreSetAside) {
+    for (const std::int64_t step : {5, 10, 15, 20}) toy::save(parent_, {.step = step});
+    fs::remove(folder(15) / kCompleteFile);
+    EXPECT_EQ(abandon_after(parent_, 5),
+              (std::vector{folder(20, ".abandoned"), folder(10, ".abandoned")}));
+    EXPECT_EQ(find_latest(parent_).folder, folder(5));
+    EXPECT_TRUE(open_folder(folder(20, ".abandoned")).progress.step == 20);
+    EXPECT_TRUE(fs::exists(folder(15)));  // damaged: it stays for whoever wants to know why
+    EXPECT_TRUE(abandon_after(parent_, 5).empty());
+}
+
+TEST_F(FolderTest, ClockThatWentBackwardsChangesNothing) {
+    for (const std::int64_t step : {10, 20}) toy::save(parent_, {.step = step});
+    const auto past = fs::file_time_type::clock::now() - std::chrono::hours(24 * 365);
+    for (const auto& entry : fs::directory_iterator(folder(20))) {
+        fs::last_write_time(entry.path(), past);
+    }
+    fs::last_write_time(folder(20), past);
+    EXPECT_EQ(find_latest(parent_).folder, folder(20));
+    retain(parent_, {.keep_last = 1}, folder(20));
+    EXPECT_EQ(names(), std::set<std::string>{"step-00000020"});
+}
+
+TEST_F(FolderTest, DiskWithoutRoomIsToldWithBothNumbers) {
+    EXPECT_NO_THROW(require_space(parent_ / "does" / "not" / "exist", 1));
+    const std::int64_t exabyte = std::int64_t{1} << 60;
+    EXPECT_TRUE(toy::contains(toy::error_of([&] { require_space(parent_, exabyte); }),
+                              "needs 1210567579838237900 bytes, the disk has "));
+}
+
+TEST_F(FolderTest, FailedSaveLeavesNothing) {
+    const fs::path begun = begin_save(parent_, 10);
+    toy::write_state(begun, {});
+    EXPECT_EQ(begun, temporary_folder(parent_, 10));
+    discard_save(begun);
+    discard_save(begun);
+    EXPECT_TRUE(names().empty());
+}
+
+TEST_F(FolderTest, CommitPassesItsStagesInOrder) {
+    const fs::path begun = begin_save(parent_, 10);
+    const Manifest manifest = toy::write_state(begun, {});
+    std::vector<SaveStage> passed;
+    commit_save(begun, manifest, [&](SaveStage stage) {
+        passed.push_back(stage);
+        const bool complete = fs::exists(begun / kCompleteFile);
+        EXPECT_EQ(complete, stage == SaveStage::kBeforeRename);
+        EXPECT_TRUE(fs::exists(begun / kManifestFile));
+    });
+    EXPECT_EQ(passed, (std::vector{SaveStage::kBeforeComplete, SaveStage::kBeforeRename}));
 }
 
 TEST_F(FolderTest, UserPathsNameACheckpointOrItsRun) {

@@ -19,18 +19,17 @@ Manifest example() {
         .numerics = {.reduce_order = "tree", .threads = 2, .cpu_capability = "AVX2"},
         .writer = {.version = "1.2.3", .git_hash = "abc", .ranks = 3, .strategy = "full"},
         .effective_deck = "[run]\ndir = \"caf\xc3\xa9\"\n",
-        .file_bytes = 1000,
-        .structure_digest = 0x00000000000000ff,
+        .files = {{.name = "state.h5", .bytes = 1000, .structure_digest = 0x00000000000000ff}},
         .tensors = {}};
     manifest.tensors = {{.parameter = "a",
                          .state = State::kModel,
                          .shape = {3, 4},
-                         .file_offset = 100,
+                         .parts = {{.count = 12, .file_offset = 100}},
                          .blocks = {{0, 5, 1}, {5, 7, 0x8000000000000000}}},
                         {.parameter = "a",
                          .state = State::kSecondMoment,
                          .shape = {},
-                         .file_offset = 148,
+                         .parts = {{.count = 1, .file_offset = 148}},
                          .blocks = {{0, 1, 3}}}};
     return manifest;
 }
@@ -71,10 +70,10 @@ TEST(Manifest, IsAsFormatMdSays) {
     const Json document = Json::parse(to_json(example()));
     EXPECT_EQ(document["format"], "fullshard-checkpoint");
     EXPECT_EQ(document["format_version"], 1);
-    EXPECT_EQ(document["file"], Json::parse(R"({"name": "state.h5", "bytes": 1000,
-                                                "structure_digest": "00000000000000ff"})"));
+    EXPECT_EQ(document["files"], Json::parse(R"([{"name": "state.h5", "bytes": 1000,
+                                                  "structure_digest": "00000000000000ff"}])"));
     EXPECT_EQ(document["tensors"][0], Json::parse(R"({"parameter": "a", "state": "model",
-        "shape": [3, 4], "file_offset": 100,
+        "shape": [3, 4], "parts": [[0, 0, 12, 100]],
         "blocks": [[0, 5, "0000000000000001"], [5, 7, "8000000000000000"]]})"));
     EXPECT_EQ(document["tensors"][1]["state"], "optimizer/exp_avg_sq");
     EXPECT_EQ(document["tensors"][1]["shape"], Json::array());
@@ -114,6 +113,7 @@ TEST(Manifest, EveryFieldIsNeeded) {
         }
     };
     visit(Json::json_pointer());
+    visit(Json::json_pointer("/files/0"));
     visit(Json::json_pointer("/tensors/0"));
     EXPECT_EQ(fields, 29);
 }
@@ -142,8 +142,8 @@ TEST(Manifest, WrongTypesNameTheField) {
               "ORIGIN: progress.loss_scaler.hysteresis_left is missing");
     EXPECT_EQ(changed([](Json& json) { json["writer"]["version"] = 1; }),
               "ORIGIN: writer.version must be a text");
-    EXPECT_EQ(changed([](Json& json) { json["file"]["name"] = "../other.h5"; }),
-              "ORIGIN: file.name must be state.h5");
+    EXPECT_EQ(changed([](Json& json) { json["files"][0]["name"] = "../other.h5"; }),
+              "ORIGIN: files[0].name must be state.h5");
     EXPECT_EQ(changed([](Json& json) { json["tensors"] = 3; }), "ORIGIN: tensors must be a list");
     EXPECT_EQ(changed([](Json& json) { json["tensors"][1]["state"] = "exp_avg"; }),
               "ORIGIN: tensors[1].state 'exp_avg' is no known state");
@@ -153,8 +153,8 @@ TEST(Manifest, WrongTypesNameTheField) {
               "ORIGIN: tensors[0].blocks[1] must be [begin, count, digest]");
     for (const char* digest :
          {"", "1", "00000000000000FF", "0x000000000000ff", "00000000000000ff0"}) {
-        EXPECT_EQ(changed([&](Json& json) { json["file"]["structure_digest"] = digest; }),
-                  "ORIGIN: file.structure_digest must be 16 lower-case hexadecimal digits");
+        EXPECT_EQ(changed([&](Json& json) { json["files"][0]["structure_digest"] = digest; }),
+                  "ORIGIN: files[0].structure_digest must be 16 lower-case hexadecimal digits");
     }
 }
 
@@ -180,18 +180,20 @@ TEST(Manifest, BlocksCoverEveryElementOnce) {
 
 TEST(Manifest, BlocksFitTheReadersBuffer) {
     EXPECT_EQ(written([](Manifest& m) {
-                  m.file_bytes = 10 << 20;
+                  m.files[0].bytes = 10 << 20;
                   m.tensors.pop_back();
                   m.tensors[0].shape = {(1 << 20) + 1};
+                  m.tensors[0].parts[0].count = (1 << 20) + 1;
                   m.tensors[0].blocks = {{0, (1 << 20) + 1, 0}};
               }),
               "ORIGIN: tensor /model/a: the block at element 0 has 1048577 elements");
 }
 
 TEST(Manifest, DataLiesInsideTheFileWithoutOverlap) {
-    EXPECT_EQ(written([](Manifest& m) { m.file_bytes = 151; }),
-              "ORIGIN: tensor /optimizer/exp_avg_sq/a: 4 bytes at 148 lie outside the file's 151");
-    EXPECT_EQ(written([](Manifest& m) { m.tensors[1].file_offset = 147; }),
+    EXPECT_EQ(
+        written([](Manifest& m) { m.files[0].bytes = 151; }),
+        "ORIGIN: tensor /optimizer/exp_avg_sq/a: 4 bytes at 148 lie outside the 151 of state.h5");
+    EXPECT_EQ(written([](Manifest& m) { m.tensors[1].parts[0].file_offset = 147; }),
               "ORIGIN: tensors /model/a and /optimizer/exp_avg_sq/a overlap in the file");
 }
 

@@ -60,7 +60,7 @@ TEST_F(ReaderTest, DamageIsNamedByThoseWhoReadItAndNoOthers) {
     const auto saved = toy::save(folder_.path());
     const Manifest manifest = open_folder(saved);
     const TensorEntry& tensor = manifest.tensor(State::kFirstMoment, "layers.0.linear1.weight");
-    toy::flip_bit(saved / kStateFile, tensor.file_offset + 4 * 23, 6);
+    toy::flip_bit(saved / kStateFile, tensor.parts[0].file_offset + 4 * 23, 6);
     CheckpointReader reader(saved);
     EXPECT_TRUE(
         toy::contains(toy::error_of([&] { read(reader, tensor, 22, 23); }),
@@ -76,7 +76,7 @@ TEST_F(ReaderTest, DamagedBlockDoesNotStayInTheCache) {
     const auto saved = toy::save(folder_.path());
     CheckpointReader reader(saved);
     const TensorEntry tensor = reader.manifest().tensor(State::kModel, "layers.0.linear1.bias");
-    toy::flip_bit(saved / kStateFile, tensor.file_offset, 0);
+    toy::flip_bit(saved / kStateFile, tensor.parts[0].file_offset, 0);
     EXPECT_THROW(read(reader, tensor, 0, 1), DataError);
     EXPECT_THROW(read(reader, tensor, 1, 2), DataError);
 }
@@ -86,7 +86,7 @@ TEST_F(ReaderTest, EveryFlippedBitOfAnElementIsFound) {
     CheckpointReader reader(saved);
     const TensorEntry tensor = reader.manifest().tensor(State::kModel, "layers.0.convolution");
     for (int bit = 0; bit < 32; ++bit) {
-        const std::int64_t byte = tensor.file_offset + 4 * 59 + bit / 8;
+        const std::int64_t byte = tensor.parts[0].file_offset + 4 * 59 + bit / 8;
         toy::flip_bit(saved / kStateFile, byte, bit % 8);
         EXPECT_THROW(read(reader, tensor, 0, tensor.numel()), DataError) << bit;
         toy::flip_bit(saved / kStateFile, byte, bit % 8);
@@ -99,7 +99,7 @@ TEST_F(ReaderTest, ShortFileIsNamedWithTheElementsItLacks) {
     const Manifest manifest = open_folder(saved);
     const TensorEntry& tensor = manifest.tensor(State::kModel, "layers.0.linear1.bias");
     std::filesystem::resize_file(saved / kStateFile,
-                                 static_cast<std::uintmax_t>(tensor.file_offset + 30));
+                                 static_cast<std::uintmax_t>(tensor.parts[0].file_offset + 30));
     EXPECT_TRUE(
         toy::contains(toy::error_of([&] { CheckpointReader{saved}; }), "the manifest says"));
     CheckpointReader reader(saved, manifest);

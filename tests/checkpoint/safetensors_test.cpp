@@ -33,7 +33,7 @@ class SafetensorsTest : public testing::Test {
 
 // What the reference library writes: save_file(tensors, path, metadata={"format": "pt"}).
 TEST_F(SafetensorsTest, HeaderIsTheReferenceWriters) {
-    std::vector<SafetensorsEntry> entries = {{"b", {2, 3}, 0}, {"a", {}, 0}, {"B", {1}, 0}};
+    std::vector<SafetensorsEntry> entries = {{"B", {1}, 0}, {"a", {}, 0}, {"b", {2, 3}, 0}};
     const std::string header = make_safetensors_header(entries);
     const std::string json = R"({"__metadata__":{"format":"pt"},)"
                              R"("B":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
@@ -107,7 +107,9 @@ TEST_F(SafetensorsTest, HostileTensors) {
     const auto expect = [&](const std::string& header, std::size_t bytes, const std::string& part) {
         EXPECT_TRUE(toy::contains(error(header, bytes), part)) << header;
     };
-    expect(one(R"("BF16")", "[2]", "[0,4]"), 4, "is of type \"BF16\", only F32 is read");
+    expect(one(R"("I32")", "[1]", "[0,4]"), 4,
+           "is of type \"I32\", only F32, BF16 and F16 are read");
+    expect(one(R"("BF16")", "[2]", "[0,8]"), 8, "do not span the 4 bytes of its shape");
     expect(one("1", "[2]", "[0,4]"), 4, "dtype must be a text");
     expect(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4, "dtype must be a text");
     expect(one(R"("F32")", "1", "[0,4]"), 4, "shape must be a list");

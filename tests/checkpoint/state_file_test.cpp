@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "checkpoint/format/data_files.h"
 #include "checkpoint/format/folder.h"
 #include "checkpoint/toy_checkpoint.h"
 
@@ -21,7 +22,8 @@ class StateFileTest : public testing::Test {
         std::vector<TensorEntry> tensors(1);
         tensors[0].parameter = "w";
         tensors[0].shape = std::move(shape);
-        create_state_file(file_, tensors);
+        place_in_one_file(tensors);
+        create_state_file(folder_.path(), tensors);
         return tensors[0];
     }
     /// Makes "/other" with bare HDF5 calls.
@@ -73,7 +75,8 @@ TEST_P(StateFileCuts, EveryRangeIsWrittenAndReadInRowMajorOrder) {
     // The raw bytes at the offset are what readers without HDF5 see.
     const std::string bytes = read_file(file_);
     const auto raw = std::span(expected);
-    EXPECT_EQ(std::memcmp(bytes.data() + tensor.file_offset, raw.data(), raw.size_bytes()), 0);
+    EXPECT_EQ(std::memcmp(bytes.data() + tensor.parts[0].file_offset, raw.data(), raw.size_bytes()),
+              0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dimensions, StateFileCuts,
@@ -120,18 +123,20 @@ TEST_F(StateFileTest, LargeTensorsBeginOnPages) {
         tensors[i].parameter = std::to_string(i);
         tensors[i].shape = {20011};
     }
-    create_state_file(file_, tensors);
-    for (const TensorEntry& tensor : tensors) EXPECT_EQ(tensor.file_offset % 4096, 0);
+    place_in_one_file(tensors);
+    create_state_file(folder_.path(), tensors);
+    for (const TensorEntry& tensor : tensors) EXPECT_EQ(tensor.parts[0].file_offset % 4096, 0);
 }
 
 TEST_F(StateFileTest, StructureIsAllButTheTensors) {
     std::vector<TensorEntry> tensors = {create({5, 3})};
-    const Structure before = read_structure(file_, tensors);
-    EXPECT_EQ(before.file_bytes, static_cast<std::int64_t>(std::filesystem::file_size(file_)));
-    for (std::int64_t byte = 0; byte < before.file_bytes; byte += byte < 4096 ? 1 : 61) {
+    const FileEntry before = read_structure(file_, tensors);
+    EXPECT_EQ(before.bytes, static_cast<std::int64_t>(std::filesystem::file_size(file_)));
+    for (std::int64_t byte = 0; byte < before.bytes; byte += byte < 4096 ? 1 : 61) {
         toy::flip_bit(file_, byte, 5);
-        const bool in_tensor = byte >= tensors[0].file_offset && byte < tensors[0].end_offset();
-        EXPECT_EQ(read_structure(file_, tensors).digest == before.digest, in_tensor) << byte;
+        const bool in_tensor =
+            byte >= tensors[0].parts[0].file_offset && byte < tensors[0].parts[0].end_offset();
+        EXPECT_EQ((read_structure(file_, tensors) == before), in_tensor) << byte;
         toy::flip_bit(file_, byte, 5);
     }
 }
@@ -158,7 +163,7 @@ TEST_F(StateFileTest, ErrorsNameFileDatasetAndReason) {
     EXPECT_THROW(StateFile::open(absent), DataError);
     EXPECT_TRUE(toy::contains(toy::error_of([&] { StateFile::open(absent); }), "No such file"));
     std::vector<TensorEntry> none;
-    EXPECT_THROW(create_state_file(folder_.path() / "absent" / "state.h5", none), RunError);
+    EXPECT_THROW(create_state_file(folder_.path() / "absent", none), RunError);
 }
 
 TEST_F(StateFileTest, OtherKindsOfDatasetsAreRefused) {

@@ -5,6 +5,8 @@
 #include "checkpoint/toy_checkpoint.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -153,8 +155,10 @@ TEST_F(ToolTest, VerifyTakesTheNewestWholeOneOfARun) {
 TEST_F(ToolTest, VerifyNamesEachDamageAndExitsWithThree) {
     const fs::path saved = save_run("run", {});
     const Manifest manifest = open_folder(saved);
-    toy::flip_bit(saved / kStateFile, manifest.tensor(State::kModel, "scale").file_offset, 4);
-    toy::flip_bit(saved / kStateFile, manifest.tensor(State::kFirstMoment, "scale").file_offset, 4);
+    toy::flip_bit(saved / kStateFile, manifest.tensor(State::kModel, "scale").parts[0].file_offset,
+                  4);
+    toy::flip_bit(saved / kStateFile,
+                  manifest.tensor(State::kFirstMoment, "scale").parts[0].file_offset, 4);
     const Result result = run("verify " + saved.string());
     EXPECT_EQ(result.exit_code, 3);
     EXPECT_TRUE(toy::contains(result.out, "damage: " + (saved / kStateFile).string() +
@@ -277,10 +281,78 @@ TEST_F(ToolTest, ConsolidatedFilesCompareToTheirCheckpoint) {
 TEST_F(ToolTest, DiffOfADamagedCheckpointIsAnErrorAndNoDifference) {
     const fs::path a = save_run("a", {});
     const fs::path b = save_run("b", {});
-    toy::flip_bit(b / kStateFile, open_folder(b).tensors[0].file_offset);
+    toy::flip_bit(b / kStateFile, open_folder(b).tensors[0].parts[0].file_offset);
     const Result result = run("diff " + a.string() + " " + b.string());
     EXPECT_EQ(result.exit_code, 3);
     EXPECT_TRUE(toy::contains(result.error, "damaged"));
+}
+
+TEST_F(ToolTest, InspectAsJsonIsTheManifestWithoutPlaces) {
+    const fs::path saved = save_run("run", {.ranks = 3});
+    const auto json = nlohmann::json::parse(run("inspect --json " + saved.string()).out);
+    EXPECT_EQ(json.at("checkpoint"), saved.string());
+    EXPECT_TRUE(json.at("damage").empty());
+    EXPECT_EQ(json.at("progress").at("step"), 10);
+    EXPECT_EQ(json.at("tensors").size(), 15u);
+    EXPECT_FALSE(json.at("tensors")[0].contains("blocks"));
+    toy::write_text(saved / kDeckFile, "other");
+    const Result damaged = run("inspect --json " + saved.string());
+    EXPECT_EQ(damaged.exit_code, 3);
+    EXPECT_EQ(nlohmann::json::parse(damaged.out).at("damage").size(), 1u);
+}
+
+TEST_F(ToolTest, ThreadsDoNotChangeWhatIsFound) {
+    const fs::path saved = save_run("run", {});
+    for (const char* name : {"scale", "layers.0.convolution"}) {
+        toy::flip_bit(saved / kStateFile,
+                      open_folder(saved).tensor(State::kModel, name).parts[0].file_offset);
+    }
+    const std::string one = run("verify --threads 1 " + saved.string()).out;
+    EXPECT_EQ(std::ranges::count(one, '\n'), 2);
+    EXPECT_EQ(run("verify --threads 7 " + saved.string()).out, one);
+    expect_usage_error("verify --threads 0 a", "--threads 0: must be a whole number from 1 to 256");
+}
+
+TEST_F(ToolTest, ConsolidateOptionsAreChecked) {
+    const std::string words = "consolidate a --out b.h5 ";
+    expect_usage_error(words + "--dtype int8", "--dtype int8: must be fp32, bf16 or fp16");
+    expect_usage_error(words + "--format npz", "--format npz: must be hdf5, safetensors or pt");
+    expect_usage_error(words + "--memory much", "--memory much: must be a size");
+    expect_usage_error(words + "--max-shard 9999999T", "--max-shard 9999999T: must be a size");
+    expect_usage_error("import a", "--out is missing");
+    expect_usage_error("import a --out b --dtype bf16", "unknown option --dtype");
+}
+
+TEST_F(ToolTest, ImportedWeightsAreACheckpointThatConsolidatesToTheSameFile) {
+    const std::string saved = save_run("run", {.ranks = 3}).string();
+    const std::string first = (folder_.path() / "first.safetensors").string();
+    const std::string again = (folder_.path() / "again.safetensors").string();
+    const std::string seed = (folder_.path() / "seed").string();
+    ASSERT_EQ(run("consolidate " + saved + " --out " + first).exit_code, 0);
+    const Result made = run("import " + first + " --out " + seed);
+    EXPECT_EQ(made.out, seed + "/step-00000000: weights of " + first + "\n");
+    EXPECT_EQ(run("verify " + seed).exit_code, 0);
+    EXPECT_TRUE(toy::contains(run("inspect " + seed).out, "moments          none"));
+    ASSERT_EQ(run("consolidate " + seed + " --out " + again).exit_code, 0);
+    EXPECT_EQ(read_file(first), read_file(again));
+}
+
+TEST_F(ToolTest, TasksOfAStepShareTheShards) {
+    const std::string saved = save_run("run", {}).string();
+    const std::string words =
+        "consolidate " + saved + " --max-shard 320 --out " + (folder_.path() / "m").string();
+    setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+    setenv("SLURM_PROCID", "1", 1);
+    const Result second = run(words + ".safetensors");
+    setenv("SLURM_PROCID", "0", 1);
+    const Result first = run(words + ".safetensors");
+    unsetenv("SLURM_STEP_NUM_TASKS");
+    const Result batch_script = run(words + "2.safetensors");
+    unsetenv("SLURM_PROCID");
+    EXPECT_TRUE(toy::contains(second.out, "other tasks write the rest"));
+    EXPECT_EQ(std::ranges::count(second.out, '\n'), 2) << second.error;
+    EXPECT_TRUE(toy::contains(first.out, "m.safetensors.index.json: model weights of"));
+    EXPECT_TRUE(fs::exists(folder_.path() / "m2.safetensors.index.json"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "base/rng.h"
 #include "checkpoint/format/block.h"
+#include "checkpoint/format/data_files.h"
 #include "checkpoint/format/folder.h"
 #include "checkpoint/format/folder_check.h"
 #include "checkpoint/format/state_file.h"
@@ -77,28 +78,48 @@ Manifest write_state(const fs::path& folder, const Save& save) {
                    .ranks = save.ranks,
                    .strategy = "full"},
         .effective_deck = "[train]\nsteps = 20\n",
+        .files = {},
         .tensors = tensors(save.frozen),
     };
-    const fs::path file = folder / kStateFile;
-    create_state_file(file, manifest.tensors);
-    StateFile state = StateFile::open_to_write(file);
-    for (TensorEntry& tensor : manifest.tensors) {
-        const std::vector<float> all = values(tensor, save.step);
-        for (std::int64_t rank = 0; rank < save.ranks; ++rank) {
-            const std::int64_t begin = tensor.numel() * rank / save.ranks;
-            const std::int64_t end = tensor.numel() * (rank + 1) / save.ranks;
-            const auto part = std::span(all).subspan(static_cast<std::size_t>(begin),
-                                                     static_cast<std::size_t>(end - begin));
-            state.write(dataset_path(tensor.state, tensor.parameter), begin, part);
-            const auto blocks = digest_blocks(begin, part, save.max_block_bytes);
-            tensor.blocks.insert(tensor.blocks.end(), blocks.begin(), blocks.end());
+    std::vector<TensorEntry>& tensors = manifest.tensors;
+    std::vector<Holding> holdings;  // rank by rank
+    for (std::int64_t rank = 0; rank < save.ranks; ++rank) {
+        for (std::int64_t i = 0; i < std::ssize(tensors); ++i) {
+            const std::int64_t numel = tensors[static_cast<std::size_t>(i)].numel();
+            const std::int64_t begin = numel * rank / save.ranks;
+            const std::int64_t end = numel * (rank + 1) / save.ranks;
+            if (end > begin) {
+                holdings.push_back({i, rank * save.nodes / save.ranks, begin, end - begin});
+            }
         }
     }
-    state.close();
-    sync_file(file);
-    const Structure structure = read_structure(file, manifest.tensors);
-    manifest.file_bytes = structure.file_bytes;
-    manifest.structure_digest = structure.digest;
+    place_by_holder(tensors, holdings);
+    std::vector<StateFile> files;
+    for (std::int64_t node = 0; node < save.nodes; ++node) {
+        create_state_file(folder, tensors, node, save.nodes);
+        files.push_back(StateFile::open_to_write(folder / state_file_name(node, save.nodes)));
+    }
+    for (const Holding& held : holdings) {
+        TensorEntry& tensor = tensors[static_cast<std::size_t>(held.tensor)];
+        const std::vector<float> all = values(tensor, save.step);
+        const auto part = std::span(all).subspan(static_cast<std::size_t>(held.begin),
+                                                 static_cast<std::size_t>(held.count));
+        files[static_cast<std::size_t>(held.file)].write(
+            dataset_path(tensor.state, tensor.parameter), index_in_dataset(tensor, held.begin),
+            part);
+        const auto blocks = digest_blocks(held.begin, part, save.max_block_bytes);
+        tensor.blocks.insert(tensor.blocks.end(), blocks.begin(), blocks.end());
+    }
+    for (StateFile& file : files) file.close();
+    if (save.nodes > 1) create_index_file(folder, tensors, save.nodes);
+    for (std::int64_t node = 0; node < save.nodes; ++node) {
+        const fs::path file = folder / state_file_name(node, save.nodes);
+        sync_file(file);
+        manifest.files.push_back(read_structure(file, tensors, node));
+    }
+    if (save.nodes > 1) {
+        manifest.files.push_back(read_structure(folder / kIndexFile, tensors, save.nodes));
+    }
     return manifest;
 }
 

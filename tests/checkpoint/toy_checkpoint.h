@@ -39,6 +39,7 @@ std::vector<float> values(const TensorEntry& tensor, std::int64_t step);
 struct Save {
     std::int64_t step = 10;
     std::int64_t ranks = 1;                ///< each writes an equal part of every tensor
+    std::int64_t nodes = 1;                ///< that the ranks are on; each has a file of its own
     std::int64_t max_block_bytes = 7 * 4;  ///< blocks end inside of rows
     std::set<std::string> frozen = {};     ///< parameters without moments
 };

@@ -1,8 +1,8 @@
 #include "checkpoint/format/verify.h"
 
 #include "base/files.h"
+#include "checkpoint/format/data_files.h"
 #include "checkpoint/format/folder.h"
-#include "checkpoint/format/state_file.h"
 #include "checkpoint/toy_checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST_F(VerifyTest, WholeOneHasNoDamageAndReportsItsBytes) {
 
 TEST_F(VerifyTest, EveryDamagedTensorIsNamed) {
     for (const TensorEntry& tensor : manifest_.tensors)
-        toy::flip_bit(state_, tensor.file_offset, 7);
+        toy::flip_bit(state_, tensor.parts[0].file_offset, 7);
     const std::string found = damages();
     EXPECT_EQ(lines_of(found), std::ssize(manifest_.tensors));
     for (const TensorEntry& tensor : manifest_.tensors) {
@@ -62,12 +62,12 @@ TEST_F(VerifyTest, EveryDamagedTensorIsNamed) {
 TEST_F(VerifyTest, EveryDamagedBlockIsNamed) {
     const TensorEntry& tensor = manifest_.tensor(State::kModel, "layers.0.linear1.weight");
     for (const Block& block : tensor.blocks)
-        toy::flip_bit(state_, tensor.file_offset + 4 * block.begin);
+        toy::flip_bit(state_, tensor.parts[0].file_offset + 4 * block.begin);
     EXPECT_EQ(lines_of(damages()), std::ssize(tensor.blocks));
 }
 
 TEST_F(VerifyTest, DamagedStructureIsFoundBeforeHdf5ReadsIt) {
-    const std::int64_t first_tensor = in_file_order(manifest_.tensors).front()->file_offset;
+    const std::int64_t first_tensor = in_file_order(manifest_.tensors).front().part->file_offset;
     for (const std::int64_t byte :
          {std::int64_t{0}, std::int64_t{9}, std::int64_t{40}, first_tensor - 1}) {
         toy::flip_bit(state_, byte, 3);
@@ -79,19 +79,20 @@ TEST_F(VerifyTest, DamagedStructureIsFoundBeforeHdf5ReadsIt) {
 }
 
 TEST_F(VerifyTest, CutFileNamesTheTensorsItLacks) {
-    const TensorEntry* last = in_file_order(manifest_.tensors).back();
-    fs::resize_file(state_, static_cast<std::uintmax_t>(last->file_offset + 1));
+    const PlacedPart last = in_file_order(manifest_.tensors).back();
+    fs::resize_file(state_, static_cast<std::uintmax_t>(last.part->file_offset + 1));
     const std::string found = damages();
-    EXPECT_TRUE(toy::contains(found, "the manifest says " + std::to_string(manifest_.file_bytes)));
     EXPECT_TRUE(
-        toy::contains(found, dataset_path(last->state, last->parameter) + ", elements [0, "));
+        toy::contains(found, "the manifest says " + std::to_string(manifest_.files[0].bytes)));
+    EXPECT_TRUE(toy::contains(
+        found, dataset_path(last.tensor->state, last.tensor->parameter) + ", elements [0, "));
     EXPECT_EQ(lines_of(found), 2);
     fs::resize_file(state_, 0);
     EXPECT_EQ(lines_of(damages()), 1 + std::ssize(manifest_.tensors));
 }
 
 TEST_F(VerifyTest, LongerFileIsDamaged) {
-    fs::resize_file(state_, static_cast<std::uintmax_t>(manifest_.file_bytes + 1));
+    fs::resize_file(state_, static_cast<std::uintmax_t>(manifest_.files[0].bytes + 1));
     EXPECT_EQ(lines_of(damages()), 1);
 }
 
@@ -109,7 +110,7 @@ TEST_F(VerifyTest, MissingFilesAreNamed) {
 
 TEST_F(VerifyTest, WithoutCompleteTheRestIsStillVerified) {
     fs::remove(saved_ / kCompleteFile);
-    toy::flip_bit(state_, manifest_.tensors[0].file_offset);
+    toy::flip_bit(state_, manifest_.tensors[0].parts[0].file_offset);
     EXPECT_EQ(lines_of(damages()), 2);
 }
 
@@ -168,9 +169,7 @@ TEST_F(VerifyTest, DatasetsOutsideTheManifestAreNamed) {
     H5Sclose(space);
     H5Fclose(file);
     toy::rewrite_manifest(saved_, [&](Manifest& manifest) {
-        const Structure structure = read_structure(state_, manifest.tensors);
-        manifest.file_bytes = structure.file_bytes;
-        manifest.structure_digest = structure.digest;
+        manifest.files = {read_structure(state_, manifest.tensors)};
     });
     EXPECT_EQ(damages(), state_.string() + ": /model/extra is not in the manifest\n");
 }

@@ -1,7 +1,7 @@
 #include "checkpoint/format/weights.h"
 
 #include "base/error.h"
-#include "checkpoint/format/consolidate.h"
+#include "checkpoint/export/consolidate.h"
 #include "checkpoint/toy_checkpoint.h"
 
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@ from typing import Iterator, NamedTuple
 # Which modules a module may include besides itself. The order is bottom to top. A module is a folder of
 # src/, or a folder below where one has parts with rules of their own; tools are named with their path.
 LIBRARY = ["base", "config", "spec", "kernels", "comm", "shard", "model", "optim", "data",
-           "checkpoint/format", "checkpoint/parallel"]
+           "checkpoint/format", "checkpoint/export", "checkpoint/parallel"]
 MAY_INCLUDE = {
     "base": [],
     "config": ["base"],
@@ -21,11 +21,13 @@ MAY_INCLUDE = {
     "model": ["base", "spec", "kernels"],
     "optim": ["base", "kernels"],
     "data": ["base"],
-    "checkpoint/format": ["base", "spec"],
+    "checkpoint/format": ["base", "spec", "kernels"],
+    "checkpoint/export": ["base", "kernels", "checkpoint/format"],
     "checkpoint/parallel": ["base", "comm", "checkpoint/format"],
     "train": LIBRARY,
     "app": [*LIBRARY, "train"],
-    "tools/ckpt": ["base", "checkpoint/format"],
+    "tools/ckpt": ["base", "checkpoint/format", "checkpoint/export"],
+    "tools/bench_save": ["base", "comm", "checkpoint/format", "checkpoint/parallel"],
 }
 
 # Headers of other projects that only some places may include; a place is a prefix of a path in src/.

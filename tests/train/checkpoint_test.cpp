@@ -1,124 +1,55 @@
 // Save anywhere, load anywhere: parameters and moments keep every bit.
 #include "base/error.h"
-#include "checkpoint/format/folder.h"
-#include "checkpoint/format/manifest.h"
 #include "custom_model/mixer.h"
-#include "support/mpi_world.h"
-#include "support/store_reading.h"
-#include "train/checkpoints.h"
-#include "train/training_rig.h"
+#include "train/checkpoint_case.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
 #include <fstream>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace fullshard::train {
 namespace {
 
-namespace fs = std::filesystem;
 using fullshard::testing::full_shard;
-using fullshard::testing::joined;
 using fullshard::testing::on_first_ranks;
 using fullshard::testing::RigOptions;
-using fullshard::testing::same_bits;
-using fullshard::testing::Sharding;
-using fullshard::testing::shardings;
-using fullshard::testing::TrainingRig;
 using fullshard::testing::unsharded;
-using fullshard::testing::world;
 
-constexpr std::uint64_t kSeed = 21;
-
-/// Shapes that no number of ranks divides, and units with less than a cache line a rank.
-spec::SimpleTransformer model() {
-    return {.vocab_size = 13,
-            .d_model = 6,
-            .num_heads = 2,
-            .num_layers = 2,
-            .d_ff = 11,
-            .dropout = 0.1};
-}
-
-class CheckpointTest : public ::testing::Test {
-  protected:
-    CheckpointTest() {
-        const std::string mine =
-            fs::path(::testing::TempDir()) / ("fullshard-checkpoint-" + std::to_string(getpid()));
-        folder_ = world().broadcast(mine, 0);
+/// Every store, and every strategy that keeps state elsewhere than full_shard and no_shard do.
+std::vector<Sharding> all_shardings(int ranks) {
+    std::vector<Sharding> list = shardings(ranks);
+    for (const auto& [name, strategy] :
+         {std::pair{"zero1", config::Strategy::kZero1},
+          std::pair{"shard_grad_op", config::Strategy::kShardGradOp},
+          std::pair{"hybrid_shard_zero2", config::Strategy::kHybridShardZero2}}) {
+        Sharding sharding;
+        sharding.name = name;
+        sharding.shard.strategy = strategy;
+        sharding.shard.wrap_policy = config::WrapPolicy::kModel;
+        if (ranks % 2 == 0) sharding.shard.group_size = ranks / 2;
+        list.push_back(sharding);
     }
-    ~CheckpointTest() override {
-        world().barrier();
-        if (world().rank() == 0) fs::remove_all(folder_);
-    }
-
-    Checkpoints checkpoints(TrainingRig& rig) {
-        checkpoint::Manifest header;
-        header.seed = kSeed;
-        header.writer.ranks = rig.world().size();
-        return {{rig.world(), rig.replicas(), rig.layout(), rig.store(), rig.optimizer()},
-                folder_,
-                header,
-                0};
-    }
-
-    fs::path folder_;
-};
-
-/// Some steps on made-up tokens; everything depends on (step, g) only.
-void train_steps(TrainingRig& rig, std::int64_t first, std::int64_t last) {
-    for (std::int64_t step = first; step <= last; ++step) {
-        const auto load = [step](std::int64_t g) {
-            data::TokenBatch batch{
-                .tokens = {}, .targets = {}, .batch = 1, .sequence = 5, .valid_targets = 5};
-            for (std::int64_t i = 0; i < 5; ++i) {
-                batch.tokens.push_back((step * 7 + g * 3 + i) % 13);
-                batch.targets.push_back((step * 5 + g + i * 2) % 13);
-            }
-            return batch;
-        };
-        rig.accumulate(step, load, 20);
-        rig.update(0.01);
-    }
-}
-
-struct Everything {
-    std::vector<float> parameters, first_moments, second_moments;
-    std::int64_t steps = 0;
-
-    bool operator==(const Everything& other) const {
-        return same_bits(parameters, other.parameters) &&
-               same_bits(first_moments, other.first_moments) &&
-               same_bits(second_moments, other.second_moments) && steps == other.steps;
-    }
-};
-
-/// The logical elements of all ranks, in the model's order, on every rank.
-Everything read_everything(TrainingRig& rig) {
-    const auto moments = [&](auto moment) {
-        std::vector<std::span<const float>> owned;
-        for (std::int64_t u = 0; u < rig.optimizer().unit_count(); ++u)
-            owned.push_back((rig.optimizer().*moment)(u));
-        return joined(fullshard::testing::gather_owned(owned, rig.layout(), rig.gradient_group()));
-    };
-    return {joined(rig.parameters()), moments(&optim::AdamW::first_moment),
-            moments(&optim::AdamW::second_moment), rig.optimizer().step_count()};
+    return list;
 }
 
 TEST_F(CheckpointTest, SaveAtAnyWorldSizeLoadAtAnyOther) {
+    int number = 0;  // so that every way meets every kind of sharding in turn
     for (int writers = 1; writers <= world().size(); ++writers) {
         std::optional<Everything> saved;
-        for (const Sharding& sharding : shardings(writers)) {
+        for (const Sharding& sharding : all_shardings(writers)) {
+            ++number;
             on_first_ranks(writers, [&](const comm::Group& group) {
                 TrainingRig rig(group, model(), {.sharding = sharding, .seed = kSeed});
                 train_steps(rig, 1, 3);
-                checkpoints(rig).save({.step = 3, .optimizer_step = 3});
+                const auto ways = ways_to_save();
+                const auto& way = ways[static_cast<std::size_t>(number) % ways.size()];
+                save(rig, {.step = 3, .optimizer_step = 3}, way);
                 saved = read_everything(rig);
             });
             for (int readers = 1; readers <= world().size(); ++readers) {
                 on_first_ranks(readers, [&](const comm::Group& group) {
-                    for (const Sharding& reading : shardings(readers)) {
+                    for (const Sharding& reading : all_shardings(readers)) {
                         TrainingRig rig(group, model(), {.sharding = reading, .seed = kSeed + 1});
                         checkpoints(rig).restore(checkpoint::choose(group, folder_));
                         const Everything loaded = read_everything(rig);
@@ -149,7 +80,7 @@ TEST_F(CheckpointTest, ResumedTrainingEqualsUninterruptedTraining) {
                              .micro_batches = 4 / writers,
                              .seed = kSeed});
             train_steps(rig, 1, 4);
-            checkpoints(rig).save({.step = 4, .optimizer_step = 4});
+            save(rig, {.step = 4, .optimizer_step = 4});
         });
         for (const int readers : {1, 2, 4}) {
             on_first_ranks(readers, [&](const comm::Group& group) {
@@ -171,26 +102,26 @@ TEST_F(CheckpointTest, ResumedTrainingEqualsUninterruptedTraining) {
 TEST_F(CheckpointTest, SaveAfterLoadIsTheSameFile) {
     TrainingRig rig(world(), model(), {.seed = kSeed});
     train_steps(rig, 1, 2);
-    checkpoints(rig).save({.step = 2, .optimizer_step = 2});
+    save(rig, {.step = 2, .optimizer_step = 2});
     const auto first = checkpoint::open_folder(folder_ / checkpoint::folder_name(2));
     TrainingRig again(world(), model(), {.seed = kSeed + 1});
     checkpoints(again).restore(checkpoint::choose(world(), folder_));
-    checkpoints(again).save({.step = 2, .optimizer_step = 2});
+    save(again, {.step = 2, .optimizer_step = 2});
     EXPECT_TRUE(checkpoint::open_folder(folder_ / checkpoint::folder_name(2)) == first);
 }
 
 TEST_F(CheckpointTest, FlippedBitIsAnErrorOnEveryRankThatNamesTheTensor) {
     TrainingRig rig(world(), model(), {.seed = kSeed});
-    checkpoints(rig).save({.step = 1});
+    save(rig, {.step = 1});
     const fs::path folder = folder_ / checkpoint::folder_name(1);
     if (world().rank() == 0) {
         const auto entry =
             checkpoint::open_folder(folder).tensor(checkpoint::State::kModel, "head.weight");
         std::fstream file(folder / checkpoint::kStateFile,
                           std::ios::in | std::ios::out | std::ios::binary);
-        file.seekg(entry.file_offset + 9);
+        file.seekg(entry.parts[0].file_offset + 9);
         const char byte = static_cast<char>(file.get() ^ 4);
-        file.seekp(entry.file_offset + 9);
+        file.seekp(entry.parts[0].file_offset + 9);
         file.put(byte);
     }
     world().barrier();
@@ -205,7 +136,7 @@ TEST_F(CheckpointTest, FlippedBitIsAnErrorOnEveryRankThatNamesTheTensor) {
 
 TEST_F(CheckpointTest, AnotherModelIsRefusedWithAllDifferences) {
     TrainingRig rig(world(), model(), {.seed = kSeed});
-    checkpoints(rig).save({.step = 1});
+    save(rig, {.step = 1});
     auto wider = model();
     wider.vocab_size = 14;
     wider.num_layers = 1;
@@ -244,7 +175,7 @@ TEST_F(CheckpointTest, FrozenParametersAreSavedWithoutMomentsAndLoaded) {
         options.optimizer = with_frozen_layer();
         TrainingRig rig(world(), model(), options);
         train_steps(rig, 1, 2);
-        checkpoints(rig).save({.step = 2, .optimizer_step = 2});
+        save(rig, {.step = 2, .optimizer_step = 2});
         const Everything saved = read_everything(rig);
 
         const auto manifest = checkpoint::open_folder(folder_ / checkpoint::folder_name(2));
@@ -267,7 +198,7 @@ TEST_F(CheckpointTest, ThawedParametersHaveNoMomentsToLoad) {
     RigOptions frozen{.seed = kSeed};
     frozen.optimizer = with_frozen_layer();
     TrainingRig rig(world(), model(), frozen);
-    checkpoints(rig).save({.step = 1});
+    save(rig, {.step = 1});
     TrainingRig thawed(world(), model(), {.seed = kSeed});
     try {
         checkpoints(thawed).restore(checkpoint::choose(world(), folder_));
@@ -288,7 +219,7 @@ TEST_F(CheckpointTest, TiedParametersAreSavedOnce) {
     tied.tie_embeddings = true;
     TrainingRig rig(world(), tied, {.seed = kSeed});
     train_steps(rig, 1, 2);
-    checkpoints(rig).save({.step = 2, .optimizer_step = 2});
+    save(rig, {.step = 2, .optimizer_step = 2});
     const auto manifest = checkpoint::open_folder(folder_ / checkpoint::folder_name(2));
     EXPECT_NO_THROW(manifest.tensor(checkpoint::State::kModel, "embedding.weight"));
     EXPECT_THROW(manifest.tensor(checkpoint::State::kModel, "head.weight"), DataError);
@@ -305,7 +236,7 @@ TEST_F(CheckpointTest, OwnModelIsSavedAndLoadedAtAnotherWorldSize) {
     {
         TrainingRig rig(world(), mixer, {.seed = kSeed});
         train_steps(rig, 1, 2);
-        checkpoints(rig).save({.step = 2, .optimizer_step = 2});
+        save(rig, {.step = 2, .optimizer_step = 2});
         saved = read_everything(rig);
     }
     const auto manifest = checkpoint::open_folder(folder_ / checkpoint::folder_name(2));
@@ -327,7 +258,7 @@ TEST_F(CheckpointTest, MasterParametersAreNotRebuiltFromBf16) {
         TrainingRig rig(world(), model(),
                         {.sharding = sharding, .seed = kSeed, .precision = precision});
         train_steps(rig, 1, 2);
-        checkpoints(rig).save({.step = 2, .optimizer_step = 2});
+        save(rig, {.step = 2, .optimizer_step = 2});
         // The same seed, as dropout goes on from it.
         TrainingRig again(world(), model(),
                           {.sharding = sharding, .seed = kSeed, .precision = precision});

@@ -55,6 +55,11 @@ TEST(Resume, AnotherModelIsRefused) {
     EXPECT_THROW(notes({"--run.seed", "9"}), UsageError);
 }
 
+TEST(Resume, AnotherModelIsNotedWhereTensorsNeedNotFit) {
+    EXPECT_EQ(notes({"--model.num_layers", "5", "--checkpoint.load_strict", "off"}).size(), 1u);
+    EXPECT_THROW(notes({"--run.seed", "9", "--checkpoint.load_strict", "off"}), UsageError);
+}
+
 TEST(Resume, ChangedGroupsGiveOtherNumbers) {
     EXPECT_FALSE(notes({"--optimizer.group.biases.lr", "0.5"},
                        "[optimizer.group.biases]\nparameters = *.bias\n")

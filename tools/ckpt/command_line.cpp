@@ -2,13 +2,12 @@
 
 #include "base/build_info.h"
 #include "base/error.h"
+#include "ckpt/values.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -18,19 +17,33 @@ namespace {
 constexpr const char* kHelp =
     R"(fullshard-ckpt looks at FullShard's checkpoints and converts them, without MPI or a GPU.
 
-usage: fullshard-ckpt inspect DIR                    what the checkpoint holds
-       fullshard-ckpt verify DIR                     reads every byte, names every damage
-       fullshard-ckpt diff A B [--rtol X]            compares tensors
-       fullshard-ckpt consolidate DIR --out FILE [--force]
-                                                     model weights as one file, .h5 or .safetensors
+usage: fullshard-ckpt inspect DIR [--json]           what the checkpoint holds
+       fullshard-ckpt verify DIR [--threads N]       reads every byte, names every damage
+       fullshard-ckpt diff A B [--rtol X] [--threads N]
+                                                     compares tensors
+       fullshard-ckpt consolidate DIR --out FILE [options]
+                                                     tensors as a file for other programs
+       fullshard-ckpt import SOURCE --out DIR [--force]
+                                                     weights of other programs as DIR/step-00000000
        fullshard-ckpt --help | --version
 
 DIR is a checkpoint (runs/mine/checkpoints/step-00000010), or a run's checkpoints folder or run folder,
 of which the newest whole checkpoint is taken and named. A and B may also be files that consolidate
-wrote.
-  --rtol X    also equal: |a - b| <= X * max(|a|, |b|), and NaN with NaN
-  --out FILE  the output appears whole or not at all
-  --force     replace an existing FILE
+wrote. SOURCE is a .safetensors file, a .safetensors.index.json, or an .h5 file that consolidate wrote.
+  --rtol X           also equal: |a - b| <= X * max(|a|, |b|), and NaN with NaN
+  --threads N        default: two for each core
+  --out FILE         .h5, .safetensors or .pt; the output appears whole or not at all, and what a
+                     killed run leaves the same command takes up again
+  --format F         hdf5, safetensors or pt, whatever the name's extension
+  --dtype T          fp32 (default), bf16 or fp16: weights rounded to nearest, ties to even
+  --model-only       weights alone (default)
+  --with-optimizer   moments too, always fp32; .h5 and .pt
+  --include GLOB     only parameters of such names; may be repeated, as --exclude may
+  --exclude GLOB     no parameters of such names
+  --max-shard SIZE   safetensors beyond it become several files and an index (default 5GB). Under srun
+                     each task writes its share of the files
+  --memory SIZE      most memory of the process (default 256M)
+  --force            replace existing outputs
 
 exit codes: 0 whole, equal or done; 1 tensors differ, or a run-time error; 2 wrong use; 3 damaged or
             missing data
@@ -42,25 +55,16 @@ struct Syntax {
     std::size_t paths;
     std::string_view usage;
 };
-constexpr std::array<Syntax, 4> kSyntax = {{
-    {"inspect", Action::kInspect, 1, "inspect DIR"},
-    {"verify", Action::kVerify, 1, "verify DIR"},
-    {"diff", Action::kDiff, 2, "diff A B [--rtol X]"},
-    {"consolidate", Action::kConsolidate, 1, "consolidate DIR --out FILE [--force]"},
-}};
+constexpr std::array kSyntax = {
+    Syntax{"inspect", Action::kInspect, 1, "inspect DIR [--json]"},
+    Syntax{"verify", Action::kVerify, 1, "verify DIR [--threads N]"},
+    Syntax{"diff", Action::kDiff, 2, "diff A B [--rtol X] [--threads N]"},
+    Syntax{"consolidate", Action::kConsolidate, 1, "consolidate DIR --out FILE [options]"},
+    Syntax{"import", Action::kImport, 1, "import SOURCE --out DIR [--force]"},
+};
 
 [[noreturn]] void refuse(const Syntax& syntax, std::string_view problem) {
     throw UsageError(fmt::format("{}; use: fullshard-ckpt {}", problem, syntax.usage));
-}
-
-double parse_rtol(const Syntax& syntax, const std::string& text) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool whole = error == std::errc() && end == text.data() + text.size();
-    if (!whole || !std::isfinite(value) || value < 0) {
-        refuse(syntax, fmt::format("--rtol {}: must be a number, zero or more", text));
-    }
-    return value;
 }
 
 /// Hands out words from first to last; an option's value follows it or stands behind '='.
@@ -98,6 +102,72 @@ class Words {
     std::optional<std::string> value_;
 };
 
+/// An option of a command; `set` gets its value, and flags have none.
+struct Option {
+    Action action;
+    std::string_view name;
+    bool has_value;
+    void (*set)(Command& command, const std::string& option, const std::string& value);
+};
+
+constexpr auto set_out = [](Command& command, const std::string&, const std::string& value) {
+    command.out = value;
+};
+constexpr auto set_force = [](Command& command, const std::string&, const std::string&) {
+    command.force = true;
+};
+constexpr auto set_threads = [](Command& command, const std::string& option,
+                                const std::string& value) {
+    command.threads = parse_threads(option, value);
+};
+
+constexpr std::array kOptions = {
+    Option{Action::kInspect, "--json", false,
+           [](Command& command, const std::string&, const std::string&) { command.json = true; }},
+    Option{Action::kVerify, "--threads", true, set_threads},
+    Option{Action::kDiff, "--threads", true, set_threads},
+    Option{Action::kDiff, "--rtol", true,
+           [](Command& command, const std::string& option, const std::string& value) {
+               command.rtol = parse_tolerance(option, value);
+           }},
+    Option{Action::kImport, "--out", true, set_out},
+    Option{Action::kImport, "--force", false, set_force},
+    Option{Action::kConsolidate, "--out", true, set_out},
+    Option{Action::kConsolidate, "--force", false, set_force},
+    Option{Action::kConsolidate, "--format", true,
+           [](Command& command, const std::string& option, const std::string& value) {
+               command.consolidate.format = parse_format(option, value);
+           }},
+    Option{Action::kConsolidate, "--dtype", true,
+           [](Command& command, const std::string& option, const std::string& value) {
+               command.consolidate.dtype = parse_dtype(option, value);
+           }},
+    Option{Action::kConsolidate, "--model-only", false,
+           [](Command& command, const std::string&, const std::string&) {
+               command.consolidate.selection.with_optimizer = false;
+           }},
+    Option{Action::kConsolidate, "--with-optimizer", false,
+           [](Command& command, const std::string&, const std::string&) {
+               command.consolidate.selection.with_optimizer = true;
+           }},
+    Option{Action::kConsolidate, "--include", true,
+           [](Command& command, const std::string&, const std::string& value) {
+               command.consolidate.selection.include.push_back(value);
+           }},
+    Option{Action::kConsolidate, "--exclude", true,
+           [](Command& command, const std::string&, const std::string& value) {
+               command.consolidate.selection.exclude.push_back(value);
+           }},
+    Option{Action::kConsolidate, "--max-shard", true,
+           [](Command& command, const std::string& option, const std::string& value) {
+               command.consolidate.max_shard_bytes = parse_bytes(option, value);
+           }},
+    Option{Action::kConsolidate, "--memory", true,
+           [](Command& command, const std::string& option, const std::string& value) {
+               command.consolidate.memory_bytes = parse_bytes(option, value);
+           }},
+};
+
 }  // namespace
 
 std::optional<std::string> immediate_answer(std::span<const std::string> words) {
@@ -116,34 +186,32 @@ Command parse_command(std::span<const std::string> words) {
     const auto* syntax = std::ranges::find(kSyntax, name, &Syntax::name);
     if (syntax == kSyntax.end()) {
         throw UsageError(fmt::format(
-            "unknown command '{}'; use inspect, verify, diff or consolidate (--help explains)",
+            "unknown command '{}'; use inspect, verify, diff, consolidate or import (--help "
+            "explains)",
             name));
     }
     Command command;
     command.action = syntax->action;
-    const bool is_diff = command.action == Action::kDiff;
-    const bool is_consolidate = command.action == Action::kConsolidate;
     Words rest(*syntax, words.subspan(1));
     while (rest.more()) {
         const std::string word = rest.next();
-        if (is_diff && word == "--rtol") {
-            command.rtol = parse_rtol(*syntax, rest.value_of(word));
-        } else if (is_consolidate && word == "--out") {
-            command.out = rest.value_of(word);
-        } else if (is_consolidate && word == "--force") {
-            rest.no_value_for(word);
-            command.force = true;
-        } else if (word.starts_with("-")) {
-            refuse(*syntax, fmt::format("unknown option {}", word));
-        } else {
+        if (!word.starts_with("-")) {
             command.paths.emplace_back(word);
+            continue;
         }
+        const auto* option = std::ranges::find_if(kOptions, [&](const Option& one) {
+            return one.action == syntax->action && one.name == word;
+        });
+        if (option == kOptions.end()) refuse(*syntax, fmt::format("unknown option {}", word));
+        if (!option->has_value) rest.no_value_for(word);
+        option->set(command, word, option->has_value ? rest.value_of(word) : "");
     }
     if (command.paths.size() != syntax->paths) {
         refuse(*syntax, fmt::format("{} takes {} path{}, not {}", name, syntax->paths,
                                     syntax->paths == 1 ? "" : "s", command.paths.size()));
     }
-    if (is_consolidate && command.out.empty()) refuse(*syntax, "--out is missing");
+    const bool writes = command.action == Action::kConsolidate || command.action == Action::kImport;
+    if (writes && command.out.empty()) refuse(*syntax, "--out is missing");
     return command;
 }
 

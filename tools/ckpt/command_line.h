@@ -1,6 +1,8 @@
 // The words behind the tool's name.
 #pragma once
 
+#include "checkpoint/export/consolidate.h"
+
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -9,14 +11,17 @@
 
 namespace fullshard::ckpt {
 
-enum class Action { kInspect, kVerify, kDiff, kConsolidate };
+enum class Action { kInspect, kVerify, kDiff, kConsolidate, kImport };
 
 struct Command {
     Action action = Action::kInspect;
     std::vector<std::filesystem::path> paths;  ///< two for diff, else one
+    std::filesystem::path out;                 ///< consolidate, import
+    bool json = false;                         ///< inspect
     std::optional<double> rtol;                ///< diff: relative tolerance, zero or more
-    std::filesystem::path out;                 ///< consolidate
-    bool force = false;                        ///< consolidate: replace an existing output
+    std::optional<int> threads;                ///< verify, diff
+    bool force = false;                        ///< consolidate, import: replace what is there
+    checkpoint::ConsolidateOptions consolidate;
 };
 
 /// Answers --help and --version: the text to print, or nothing when the words ask for something

@@ -1,16 +1,42 @@
 #include "ckpt/commands.h"
 
 #include "base/error.h"
-#include "checkpoint/format/consolidate.h"
+#include "checkpoint/export/consolidate.h"
+#include "checkpoint/export/import.h"
 #include "checkpoint/format/folder.h"
 #include "checkpoint/format/verify.h"
 #include "ckpt/progress.h"
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
 
 namespace fullshard::ckpt {
+namespace {
+
+std::optional<std::int64_t> number_in_environment(const char* name) {
+    const char* text = std::getenv(name);
+    if (text == nullptr) return std::nullopt;
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
+    if (error != std::errc() || *end != '\0' || value < 0) return std::nullopt;
+    return value;
+}
+
+/// The task of a Slurm step. A batch script outside of srun has a SLURM_PROCID too, but no step's
+/// number of tasks.
+checkpoint::Copy copy_of_slurm() {
+    const auto count = number_in_environment("SLURM_STEP_NUM_TASKS");
+    const auto index = number_in_environment("SLURM_PROCID");
+    if (!count || !index || *index >= *count) return {};
+    return {.index = *index, .count = *count};
+}
+
+}  // namespace
 
 std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
     const checkpoint::Latest latest = checkpoint::locate_checkpoint(path);
@@ -21,8 +47,8 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path) {
     return *latest.folder;
 }
 
-int verify(const std::filesystem::path& path) {
-    const std::filesystem::path folder = find_checkpoint(path);
+int verify(const Command& command) {
+    const std::filesystem::path folder = find_checkpoint(command.paths[0]);
     std::int64_t damages = 0;
     std::int64_t bytes = 0;
     {
@@ -36,7 +62,8 @@ int verify(const std::filesystem::path& path) {
             [&](std::int64_t done, std::int64_t total) {
                 bytes = total;
                 line.update(done, total);
-            });
+            },
+            command.threads.value_or(checkpoint::default_threads()));
     }
     if (damages > 0) {
         throw DataError(fmt::format("{} is not whole: {} damage{} found", folder.string(), damages,
@@ -48,15 +75,41 @@ int verify(const std::filesystem::path& path) {
 
 int consolidate(const Command& command) {
     const std::filesystem::path folder = find_checkpoint(command.paths[0]);
+    checkpoint::ConsolidateOptions options = command.consolidate;
+    options.overwrite = command.force;
+    options.copy = copy_of_slurm();
+    checkpoint::Consolidated done;
     {
         ProgressLine line("consolidate");
-        const auto report = [&](std::int64_t done, std::int64_t total) {
-            line.update(done, total);
-        };
-        checkpoint::consolidate(folder, command.out,
-                                {.overwrite = command.force, .progress = report});
+        options.progress = [&](std::int64_t now, std::int64_t total) { line.update(now, total); };
+        done = checkpoint::consolidate(folder, command.out, options);
     }
-    fmt::print("{}: model weights of {}\n", command.out.string(), folder.string());
+    if (done.bytes_found > 0) {
+        fmt::print(stderr, "{} bytes taken over from an earlier attempt\n", done.bytes_found);
+    }
+    for (const auto& [parameter, count] : done.overflowed) {
+        fmt::print(stderr, "warning: {}: {} values are too large for {} and became infinite\n",
+                   parameter, count, name_of(options.dtype));
+    }
+    const std::string_view what =
+        options.selection.with_optimizer ? "weights and moments" : "model weights";
+    for (const std::filesystem::path& file : done.files) {
+        fmt::print("{}: {} of {}\n", file.string(), what, folder.string());
+    }
+    if (!done.complete) fmt::print("other tasks write the rest, and the last one the index\n");
+    return static_cast<int>(ExitCode::kDone);
+}
+
+int import(const Command& command) {
+    std::filesystem::path folder;
+    {
+        ProgressLine line("import");
+        folder = checkpoint::import_weights(
+            command.paths[0], command.out,
+            {.overwrite = command.force,
+             .progress = [&](std::int64_t now, std::int64_t total) { line.update(now, total); }});
+    }
+    fmt::print("{}: weights of {}\n", folder.string(), command.paths[0].string());
     return static_cast<int>(ExitCode::kDone);
 }
 

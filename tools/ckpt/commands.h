@@ -11,9 +11,10 @@ namespace fullshard::ckpt {
 /// over. Throws DataError when there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
-int inspect(const std::filesystem::path& path);
-int verify(const std::filesystem::path& path);
+int inspect(const Command& command);
+int verify(const Command& command);
 int diff(const Command& command);
 int consolidate(const Command& command);
+int import(const Command& command);
 
 }  // namespace fullshard::ckpt

@@ -2,6 +2,7 @@
 #include "checkpoint/format/reader.h"
 #include "checkpoint/format/row_major.h"
 #include "checkpoint/format/weights.h"
+#include "checkpoint/format/workers.h"
 #include "ckpt/commands.h"
 #include "ckpt/progress.h"
 
@@ -14,6 +15,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -93,24 +95,39 @@ struct Difference {
         max_rel = std::max(max_rel, relative);
         if (relative > rtol) ++too_far;
     }
+    void merge(const Difference& other) {
+        unequal += other.unequal;
+        too_far += other.too_far;
+        max_abs = std::max(max_abs, other.max_abs);
+        max_rel = std::max(max_rel, other.max_rel);
+    }
 };
 
-Difference compare(const Side::Tensor& a, const Side::Tensor& b, double rtol,
-                   const std::function<void(std::int64_t)>& advance) {
+Difference compare(const Side::Tensor& a, const Side::Tensor& b, double rtol, int threads,
+                   checkpoint::SharedProgress& progress) {
     constexpr std::int64_t kPiece = std::int64_t{1} << 20;
     const std::int64_t count = checkpoint::numel(a.shape);
-    std::vector<float> left, right;
-    Difference difference;
-    for (std::int64_t begin = 0; begin < count; begin += kPiece) {
-        const auto length = static_cast<std::size_t>(std::min(kPiece, count - begin));
-        left.resize(length);
-        right.resize(length);
-        a.read(begin, left);
-        b.read(begin, right);
-        for (std::size_t i = 0; i < length; ++i) difference.add(left[i], right[i], rtol);
-        advance(static_cast<std::int64_t>(length));
-    }
-    return difference;
+    std::mutex mutex;
+    Difference total;
+    checkpoint::share_work((count + kPiece - 1) / kPiece, threads, [&]() -> checkpoint::Worker {
+        return [&, left = std::vector<float>(),
+                right = std::vector<float>()](std::int64_t piece) mutable {
+            const std::int64_t begin = piece * kPiece;
+            const auto length = static_cast<std::size_t>(std::min(kPiece, count - begin));
+            left.resize(length);
+            right.resize(length);
+            a.read(begin, left);
+            b.read(begin, right);
+            Difference found;
+            for (std::size_t i = 0; i < length; ++i) found.add(left[i], right[i], rtol);
+            {
+                const std::lock_guard lock(mutex);
+                total.merge(found);
+            }
+            progress.add(static_cast<std::int64_t>(length) * checkpoint::kElementBytes);
+        };
+    });
+    return total;
 }
 
 /// The table of tensors that differ, printed with columns as wide as they need.
@@ -169,15 +186,15 @@ int diff(const Command& command) {
     if (states.empty()) throw DataError("A and B have no tensors to compare");
 
     Table table;
-    std::int64_t shared = 0, unequal_bits = 0, done = 0, total = 0;
+    std::int64_t shared = 0, unequal_bits = 0, total = 0;
     for (const auto& [name, tensor] : a.tensors) {
         if (states.contains(tensor.state)) total += checkpoint::numel(tensor.shape);
     }
     ProgressLine line("diff");
-    const auto advance = [&](std::int64_t elements) {
-        done += elements;
-        line.update(done * checkpoint::kElementBytes, total * checkpoint::kElementBytes);
-    };
+    checkpoint::SharedProgress progress(
+        total * checkpoint::kElementBytes,
+        [&](std::int64_t done, std::int64_t all) { line.update(done, all); });
+    const int threads = command.threads.value_or(checkpoint::default_threads());
     for (const auto& [name, left] : a.tensors) {
         if (!states.contains(left.state)) continue;
         const auto other = b.tensors.find(name);
@@ -192,7 +209,7 @@ int diff(const Command& command) {
             continue;
         }
         ++shared;
-        const Difference found = compare(left, right, command.rtol.value_or(0), advance);
+        const Difference found = compare(left, right, command.rtol.value_or(0), threads, progress);
         if (found.unequal > 0) ++unequal_bits;
         if ((command.rtol ? found.too_far : found.unequal) > 0) {
             table.add(name,

@@ -1,11 +1,14 @@
 #include "base/error.h"
+#include "checkpoint/format/fit.h"
 #include "checkpoint/format/folder_check.h"
 #include "ckpt/commands.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +38,11 @@ void print_head(const Manifest& manifest) {
                writer.git_hash, writer.ranks, writer.strategy);
     fmt::print("numerics         reduce.order {}, {} threads, {}\n", numerics.reduce_order,
                numerics.threads, numerics.cpu_capability);
+    if (!has_moments(manifest)) fmt::print("moments          none: the optimizer starts afresh\n");
     fmt::print("format version   {}\n", manifest.format_version);
-    fmt::print("state.h5         {} bytes\n", manifest.file_bytes);
+    for (const checkpoint::FileEntry& file : manifest.files) {
+        fmt::print("{:<16} {} bytes\n", file.name, file.bytes);
+    }
 }
 
 /// Parameters in the model's order, with the states each one has.
@@ -68,19 +74,42 @@ void print_tensors(const Manifest& manifest) {
     }
 }
 
-}  // namespace
-
-int inspect(const std::filesystem::path& path) {
-    const std::filesystem::path folder = find_checkpoint(path);
-    std::vector<std::string> problems;
-    const auto check = checkpoint::check_folder(
-        folder, [&](const std::string& problem) { problems.push_back(problem); });
+void print_text(const std::filesystem::path& folder, const std::optional<Manifest>& manifest,
+                const std::vector<std::string>& problems) {
     fmt::print("checkpoint       {}\n", folder.string());
     if (problems.empty()) fmt::print("status           complete (verify reads the tensors too)\n");
     for (const std::string& problem : problems) fmt::print("damage           {}\n", problem);
-    if (check.manifest) {
-        print_head(*check.manifest);
-        print_tensors(*check.manifest);
+    if (!manifest) return;
+    print_head(*manifest);
+    print_tensors(*manifest);
+}
+
+/// The manifest, without where its bytes lie, and what is wrong with the folder.
+void print_json(const std::filesystem::path& folder, const std::optional<Manifest>& manifest,
+                const std::vector<std::string>& problems) {
+    using Json = nlohmann::ordered_json;
+    Json json = {{"checkpoint", folder.string()}, {"damage", problems}};
+    if (manifest) {
+        json.update(Json::parse(checkpoint::to_json(*manifest)));
+        for (Json& tensor : json.at("tensors")) {
+            tensor.erase("parts");
+            tensor.erase("blocks");
+        }
+    }
+    fmt::print("{}\n", json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace));
+}
+
+}  // namespace
+
+int inspect(const Command& command) {
+    const std::filesystem::path folder = find_checkpoint(command.paths[0]);
+    std::vector<std::string> problems;
+    const auto check = checkpoint::check_folder(
+        folder, [&](const std::string& problem) { problems.push_back(problem); });
+    if (command.json) {
+        print_json(folder, check.manifest, problems);
+    } else {
+        print_text(folder, check.manifest, problems);
     }
     if (!problems.empty()) throw DataError(fmt::format("{} is not whole", folder.string()));
     return static_cast<int>(ExitCode::kDone);

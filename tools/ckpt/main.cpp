@@ -15,13 +15,15 @@ namespace {
 int perform(const Command& command) {
     switch (command.action) {
         case Action::kInspect:
-            return inspect(command.paths[0]);
+            return inspect(command);
         case Action::kVerify:
-            return verify(command.paths[0]);
+            return verify(command);
         case Action::kDiff:
             return diff(command);
         case Action::kConsolidate:
             return consolidate(command);
+        case Action::kImport:
+            return import(command);
     }
     throw LogicError("unknown action");
 }

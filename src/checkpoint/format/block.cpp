@@ -24,16 +24,19 @@ std::vector<Block> digest_blocks(std::int64_t begin, std::span<const float> valu
     return blocks;
 }
 
-void read_block(const PosixFile& file, const TensorEntry& tensor, const Block& block,
+void read_block(DataFiles& files, const TensorEntry& tensor, const Block& block,
                 std::span<float> out) {
     ensure(static_cast<std::int64_t>(out.size()) == block.count, "a block is read whole");
+    const Part& part = tensor.part_with(block.begin);
+    const std::shared_ptr<const PosixFile> file = files.open(part.file);
     const auto fail = [&](std::string_view problem) {
-        throw DataError(fmt::format("{}: {}, elements [{}, {}): {}", file.path().string(),
+        throw DataError(fmt::format("{}: {}, elements [{}, {}): {}", file->path().string(),
                                     dataset_path(tensor.state, tensor.parameter), block.begin,
                                     block.begin + block.count, problem));
     };
     try {
-        file.read(tensor.file_offset + block.begin * kElementBytes, std::as_writable_bytes(out));
+        file->read(part.file_offset + (block.begin - part.begin) * kElementBytes,
+                   std::as_writable_bytes(out));
     } catch (const DataError& error) {
         fail(error.what());
     }

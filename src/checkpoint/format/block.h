@@ -1,8 +1,8 @@
 // A tensor's digest blocks.
 #pragma once
 
+#include "checkpoint/format/data_files.h"
 #include "checkpoint/format/manifest.h"
-#include "checkpoint/format/posix_file.h"
 
 #include <cstdint>
 #include <span>
@@ -15,10 +15,10 @@ namespace fullshard::checkpoint {
 std::vector<Block> digest_blocks(std::int64_t begin, std::span<const float> values,
                                  std::int64_t max_block_bytes = kMaxBlockBytes);
 
-/// Reads a whole block of state.h5 into `out`, which has the block's length, and compares its
-/// digest. Throws DataError naming file, tensor and elements when the file is too short or the
-/// bytes are other ones.
-void read_block(const PosixFile& file, const TensorEntry& tensor, const Block& block,
+/// Reads a whole block into `out`, which has the block's length, and compares its digest. Throws
+/// DataError naming file, tensor and elements when the file is too short or the bytes are other
+/// ones.
+void read_block(DataFiles& files, const TensorEntry& tensor, const Block& block,
                 std::span<float> out);
 
 }  // namespace fullshard::checkpoint

@@ -67,24 +67,42 @@ void refuse(const Mismatches& list, std::string_view origin) {
 
 }  // namespace
 
-void check_parameters(const WeightsSource& source, std::span<const NamedShape> expected,
-                      std::string_view origin) {
+std::vector<std::string> differences(const WeightsSource& source,
+                                     std::span<const NamedShape> expected) {
     Shapes in_file;
     for (const auto& tensor : source.tensors()) in_file.emplace(tensor.name, tensor.shape);
     Mismatches list;
     compare_weights(std::move(in_file), expected, list);
-    refuse(list, origin);
+    return list;
 }
 
-void check_state(const Manifest& manifest, std::span<const NamedShape> expected,
-                 std::string_view origin) {
+std::vector<std::string> differences(const Manifest& manifest, std::span<const NamedShape> expected,
+                                     bool moments) {
     Mismatches list;
     const Shapes weights = shapes_of(manifest, State::kModel);
     compare_weights(weights, expected, list);
+    if (!moments) return list;
     for (const State state : {State::kFirstMoment, State::kSecondMoment}) {
         compare_moments(weights, shapes_of(manifest, state), state, expected, list);
     }
-    refuse(list, origin);
+    return list;
+}
+
+bool has_moments(const Manifest& manifest) {
+    return manifest.progress.optimizer_step > 0 ||
+           std::ranges::any_of(manifest.tensors, [](const TensorEntry& tensor) {
+               return tensor.state != State::kModel;
+           });
+}
+
+void check_parameters(const WeightsSource& source, std::span<const NamedShape> expected,
+                      std::string_view origin) {
+    refuse(differences(source, expected), origin);
+}
+
+void check_state(const Manifest& manifest, std::span<const NamedShape> expected,
+                 std::string_view origin, bool moments) {
+    refuse(differences(manifest, expected, moments), origin);
 }
 
 }  // namespace fullshard::checkpoint

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 namespace fullshard::checkpoint {
 namespace {
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr std::string_view kReplacedSuffix = ".replaced";
+constexpr std::string_view kAbandonedSuffix = ".abandoned";
 
 /// A folder named after a step. Ordered by step; of equal ones the final folder comes last.
 struct Candidate {
@@ -90,6 +92,15 @@ void discard(const Candidate& candidate) {
     remove_tree(trash);
 }
 
+bool is_whole(const Candidate& candidate) {
+    try {
+        static_cast<void>(open_folder(candidate.path));
+        return true;
+    } catch (const DataError&) {
+        return false;
+    }
+}
+
 bool looks_like_checkpoint(const fs::path& path) {
     const fs::path named = (path / "").parent_path();  // a slash may end it
     return candidate(named) ||
@@ -104,11 +115,15 @@ std::string folder_name(std::int64_t step) {
     return fmt::format("step-{:08}", step);
 }
 
+fs::path temporary_folder(const fs::path& parent, std::int64_t step) {
+    return parent / with_suffix(folder_name(step), kTemporarySuffix);
+}
+
 fs::path begin_save(const fs::path& parent, std::int64_t step) {
     for (const Candidate& old : candidates(parent)) {
         if (old.kind == Candidate::Kind::kTemporary) remove_tree(old.path);
     }
-    const fs::path temporary = parent / with_suffix(folder_name(step), kTemporarySuffix);
+    const fs::path temporary = temporary_folder(parent, step);
     std::error_code error;
     fs::create_directories(temporary, error);
     if (error)
@@ -116,7 +131,29 @@ fs::path begin_save(const fs::path& parent, std::int64_t step) {
     return temporary;
 }
 
-fs::path commit_save(const fs::path& temporary, const Manifest& manifest) {
+void discard_save(const fs::path& temporary) noexcept {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+}
+
+void require_space(const fs::path& folder, std::int64_t bytes) {
+    fs::path existing = fs::absolute(folder);
+    while (!fs::exists(existing) && existing.has_relative_path()) existing = existing.parent_path();
+    std::error_code error;
+    const fs::space_info space = fs::space(existing, error);
+    if (error) return;  // not every file system can tell
+    // HDF5's structures and the manifest are small beside the tensors.
+    const std::int64_t needed = bytes + bytes / 20 + (std::int64_t{1} << 20);
+    if (std::cmp_greater_equal(space.available, needed)) return;
+    throw RunError(fmt::format("a checkpoint in {} needs {} bytes, the disk has {} left",
+                               folder.string(), needed, space.available));
+}
+
+fs::path commit_save(const fs::path& temporary, const Manifest& manifest,
+                     const StageHook& at_stage) {
+    const auto pass = [&](SaveStage stage) {
+        if (at_stage) at_stage(stage);
+    };
     const auto save = candidate(temporary);
     ensure(
         save && save->kind == Candidate::Kind::kTemporary && save->step == manifest.progress.step,
@@ -124,9 +161,11 @@ fs::path commit_save(const fs::path& temporary, const Manifest& manifest) {
     const std::string text = to_json(manifest);
     write_file_atomically(temporary / kDeckFile, manifest.effective_deck);
     write_file_atomically(temporary / kManifestFile, text);
+    pass(SaveStage::kBeforeComplete);
     write_file_atomically(temporary / kCompleteFile, complete_text(text));
     static_cast<void>(open_folder(temporary));
 
+    pass(SaveStage::kBeforeRename);
     const fs::path target = final_path(*save);
     const Candidate replaced{save->step, Candidate::Kind::kReplaced,
                              with_suffix(target, kReplacedSuffix)};
@@ -142,7 +181,7 @@ fs::path commit_save(const fs::path& temporary, const Manifest& manifest) {
 }
 
 void sync_file(const fs::path& path) {
-    PosixFile::open_to_sync(path).sync();
+    PosixFile::open_to_write(path).sync();
 }
 
 Manifest open_folder(const fs::path& folder) {
@@ -185,23 +224,34 @@ Latest locate_checkpoint(const fs::path& path) {
     return latest;
 }
 
-std::vector<fs::path> retain(const fs::path& parent, std::int64_t keep) {
+std::vector<fs::path> abandon_after(const fs::path& parent, std::int64_t step) {
+    std::vector<fs::path> abandoned;
+    for (const Candidate& one : candidates(parent)) {
+        if (one.step <= step || one.kind == Candidate::Kind::kTemporary || !is_whole(one)) continue;
+        abandoned.push_back(with_suffix(final_path(one), kAbandonedSuffix));
+        remove_tree(abandoned.back());
+        rename_path(one.path, abandoned.back());
+    }
+    if (!abandoned.empty()) sync_folder(parent);
+    return abandoned;
+}
+
+std::vector<fs::path> retain(const fs::path& parent, const Retention& retention,
+                             const fs::path& newest) {
     std::vector<fs::path> deleted;
-    if (keep == 0) return deleted;
+    if (retention.keep_last == 0) return deleted;
     std::int64_t whole = 0;
     std::int64_t last_step = -1;
     for (const Candidate& one : candidates(parent)) {
         if (one.kind == Candidate::Kind::kTemporary) continue;
-        try {
-            static_cast<void>(open_folder(one.path));
-        } catch (const DataError&) {
-            continue;
-        }
+        if (!is_whole(one)) continue;
         // A replaced folder beside its whole successor is surplus, not one more checkpoint.
         const bool surplus = one.step == last_step;
         if (!surplus) ++whole;
         last_step = one.step;
-        if (whole <= keep && !surplus) continue;
+        const bool marked = retention.keep_every > 0 && one.step % retention.keep_every == 0;
+        const bool wanted = whole <= retention.keep_last || marked || one.path == newest;
+        if (wanted && !surplus) continue;
         discard(one);
         deleted.push_back(one.path);
     }

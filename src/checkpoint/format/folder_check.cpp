@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "checkpoint/format/data_files.h"
 #include "checkpoint/format/folder.h"
-#include "checkpoint/format/state_file.h"
 
 #include <fmt/format.h>
 
@@ -88,25 +88,27 @@ void check_deck(const std::filesystem::path& folder, const Manifest& manifest,
 }
 
 bool check_structure(const std::filesystem::path& folder, const Manifest& manifest,
-                     const Problem& problem) {
-    const std::filesystem::path path = folder / kStateFile;
+                     std::int64_t index, const Problem& problem) {
+    const FileEntry& expected = manifest.files[static_cast<std::size_t>(index)];
+    const std::filesystem::path path = folder / expected.name;
     std::error_code error;
     const auto size = static_cast<std::int64_t>(std::filesystem::file_size(path, error));
     if (error) {
         problem(fmt::format("{}: {}", path.string(), error.message()));
         return false;
     }
-    if (size != manifest.file_bytes) {
+    if (size != expected.bytes) {
         problem(fmt::format("{} has {} bytes, the manifest says {}", path.string(), size,
-                            manifest.file_bytes));
+                            expected.bytes));
         return false;
     }
     try {
-        const Structure structure = read_structure(path, manifest.tensors);
-        if (structure.digest == manifest.structure_digest) return true;
+        const FileEntry found = read_structure(path, manifest.tensors, index);
+        if (found == expected) return true;
         problem(fmt::format(
             "{}: HDF5's structures are damaged: their digest is {}, the manifest says {}",
-            path.string(), digest_text(structure.digest), digest_text(manifest.structure_digest)));
+            path.string(), digest_text(found.structure_digest),
+            digest_text(expected.structure_digest)));
     } catch (const DataError& bad_read) {
         problem(bad_read.what());
     }
@@ -128,7 +130,9 @@ FolderCheck check_folder(const std::filesystem::path& folder, const Problem& pro
     if (check.manifest) {
         check_step(folder, *check.manifest, problem);
         check_deck(folder, *check.manifest, problem);
-        check.structure_whole = check_structure(folder, *check.manifest, problem);
+        for (std::int64_t i = 0; i < std::ssize(check.manifest->files); ++i) {
+            check.structure_whole.push_back(check_structure(folder, *check.manifest, i, problem));
+        }
     }
     return check;
 }

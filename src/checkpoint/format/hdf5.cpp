@@ -1,5 +1,7 @@
 #include "checkpoint/format/hdf5.h"
 
+#include "base/error.h"
+
 #include <string>
 
 namespace fullshard::checkpoint::hdf5 {
@@ -33,6 +35,21 @@ std::string error_reason() {
         },
         const_cast<void*>(static_cast<const void*>(&append)));
     return reason.empty() ? "HDF5 gives no reason" : reason;
+}
+
+Handle float_type(DType dtype) {
+    Handle type = own<RunError>(H5Tcopy(H5T_IEEE_F32LE), H5Tclose, "HDF5 type");
+    if (dtype == DType::kFloat32) return type;
+    ensure(dtype == DType::kBFloat16 || dtype == DType::kFloat16, "tensors are floating point");
+    const std::size_t exponent_bits = dtype == DType::kBFloat16 ? 8 : 5;
+    const std::size_t mantissa_bits = 15 - exponent_bits;
+    // The fields move to the lower two bytes before the upper ones are cut off.
+    check<RunError>(H5Tset_fields(type.id(), 15, mantissa_bits, exponent_bits, 0, mantissa_bits),
+                    "HDF5 type");
+    check<RunError>(H5Tset_size(type.id(), 2), "HDF5 type");
+    check<RunError>(H5Tset_ebias(type.id(), (std::size_t{1} << (exponent_bits - 1)) - 1),
+                    "HDF5 type");
+    return type;
 }
 
 }  // namespace fullshard::checkpoint::hdf5

@@ -1,6 +1,8 @@
 // HDF5 behind RAII and exceptions. Only for the .cpp files of checkpoint: it brings hdf5.h along.
 #pragma once
 
+#include "base/span.h"
+
 #include <hdf5.h>
 
 #include <string>
@@ -65,6 +67,10 @@ template <typename ErrorType>
 Handle own(hid_t id, Handle::Close close, std::string_view what) {
     return Handle(check<ErrorType>(id, what), close);
 }
+
+/// Little-endian floating point of fp32, bf16 or fp16. HDF5 has no bfloat16 before 2.0 and no
+/// binary16 before 1.14: they are described bit by bit, which every release reads. Throws RunError.
+Handle float_type(DType dtype);
 
 /// Properties for opening a file with the serial driver. It is locked as far as the file system
 /// knows locks: some parallel ones do not.

@@ -3,9 +3,11 @@
 #include "base/error.h"
 #include "checkpoint/format/hdf5.h"
 #include "checkpoint/format/posix_file.h"
+#include "checkpoint/format/row_major.h"
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <vector>
 
 namespace fullshard::checkpoint {
@@ -46,21 +48,21 @@ class Layout {
 
     /// Returns where the raw data begins.
     std::int64_t add(const DatasetShape& dataset) {
-        make_groups(dataset.path);
-        const std::vector<hsize_t> extents(dataset.shape.begin(), dataset.shape.end());
-        const Handle space =
-            own(extents.empty()
-                    ? H5Screate(H5S_SCALAR)
-                    : H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr),
-                H5Sclose, dataset.path);
-        const Handle created = own(H5Dcreate2(file_.id(), dataset.path.c_str(), H5T_IEEE_F32LE,
-                                              space.id(), link_.id(), dataset_.id(), H5P_DEFAULT),
-                                   H5Dclose, dataset.path);
+        const Handle created = create(dataset, dataset_.id());
         const haddr_t offset = H5Dget_offset(created.id());
         if (offset == HADDR_UNDEF) {
             throw RunError(fmt::format("{}: {}: no space is allocated", path_, dataset.path));
         }
         return static_cast<std::int64_t>(offset);
+    }
+
+    void add_view(const ViewShape& view) {
+        const Handle properties = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+        const float missing = std::numeric_limits<float>::quiet_NaN();
+        check(H5Pset_fill_value(properties.id(), H5T_NATIVE_FLOAT, &missing));
+        check(H5Pset_obj_track_times(properties.id(), false));
+        for (const ViewShape::Piece& piece : view.pieces) map(view.dataset, piece, properties);
+        create(view.dataset, properties.id());
     }
 
     void close() { check(file_.reset() ? 0 : -1); }
@@ -83,6 +85,46 @@ class Layout {
         }
     }
 
+    Handle space_of(const DatasetShape& dataset) const {
+        const std::vector<hsize_t> extents(dataset.shape.begin(), dataset.shape.end());
+        return own(extents.empty() ? H5Screate(H5S_SCALAR)
+                                   : H5Screate_simple(static_cast<int>(extents.size()),
+                                                      extents.data(), nullptr),
+                   H5Sclose, dataset.path);
+    }
+
+    Handle create(const DatasetShape& dataset, hid_t properties) {
+        make_groups(dataset.path);
+        const Handle space = space_of(dataset);
+        const Handle type = hdf5::float_type(dataset.dtype);
+        return own(H5Dcreate2(file_.id(), dataset.path.c_str(), type.id(), space.id(), link_.id(),
+                              properties, H5P_DEFAULT),
+                   H5Dclose, dataset.path);
+    }
+
+    /// Regular selections only: one a box, because readers of other makes know little else.
+    void map(const DatasetShape& view, const ViewShape::Piece& piece,
+             const Handle& properties) const {
+        const auto length = static_cast<hsize_t>(piece.source_length);
+        const Handle source = own(H5Screate_simple(1, &length, nullptr), H5Sclose, view.path);
+        const Handle target = space_of(view);
+        auto begin = static_cast<hsize_t>(piece.source_begin);
+        for (const Box& box : boxes_of_range(view.shape, piece.begin, piece.count)) {
+            const auto count = static_cast<hsize_t>(box.count);
+            check(
+                H5Sselect_hyperslab(source.id(), H5S_SELECT_SET, &begin, nullptr, &count, nullptr));
+            const std::vector<hsize_t> start(box.start.begin(), box.start.end());
+            const std::vector<hsize_t> extent(box.extent.begin(), box.extent.end());
+            if (!start.empty()) {  // a scalar has nothing to select
+                check(H5Sselect_hyperslab(target.id(), H5S_SELECT_SET, start.data(), nullptr,
+                                          extent.data(), nullptr));
+            }
+            check(H5Pset_virtual(properties.id(), target.id(), piece.file.c_str(),
+                                 view.path.c_str(), source.id()));
+            begin += count;
+        }
+    }
+
     template <typename Status>
     Status check(Status status) const {
         return hdf5::check<RunError>(status, path_);
@@ -98,6 +140,13 @@ class Layout {
 
 }  // namespace
 
+void lay_out_views(const std::filesystem::path& file, std::span<const ViewShape> views) {
+    Layout layout(file);
+    for (const ViewShape& view : views) layout.add_view(view);
+    layout.close();
+    PosixFile::open_to_write(file).sync();
+}
+
 std::vector<std::int64_t> lay_out(const std::filesystem::path& file,
                                   std::span<const DatasetShape> datasets) {
     std::vector<std::int64_t> offsets;
@@ -105,9 +154,8 @@ std::vector<std::int64_t> lay_out(const std::filesystem::path& file,
     Layout layout(file);
     for (const DatasetShape& dataset : datasets) offsets.push_back(layout.add(dataset));
     layout.close();
-    const PosixFile closed = PosixFile::open_to_sync(file);
+    const PosixFile closed = PosixFile::open_to_write(file);
     closed.reserve(closed.size());
-    closed.sync();
     return offsets;
 }
 

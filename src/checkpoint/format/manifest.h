@@ -15,7 +15,8 @@ namespace fullshard::checkpoint {
 inline constexpr int kFormatVersion = 1;
 
 /// Files of a checkpoint folder.
-inline constexpr std::string_view kStateFile = "state.h5";
+inline constexpr std::string_view kStateFile = "state.h5";  ///< when one file holds all tensors
+inline constexpr std::string_view kIndexFile = "index.h5";  ///< beside several files
 inline constexpr std::string_view kManifestFile = "manifest.json";
 inline constexpr std::string_view kDeckFile = "effective.ini";
 inline constexpr std::string_view kCompleteFile = "COMPLETE";
@@ -24,11 +25,14 @@ inline constexpr std::string_view kCompleteFile = "COMPLETE";
 enum class State : std::uint8_t { kModel, kFirstMoment, kSecondMoment };
 inline constexpr State kStates[] = {State::kModel, State::kFirstMoment, State::kSecondMoment};
 
-/// Group of a state's datasets within state.h5: "model", "optimizer/exp_avg",
-/// "optimizer/exp_avg_sq".
+/// Name of file number `file` of the `count` that hold tensors: "state.h5" when it is the only one,
+/// else "state-0000.h5" and so on.
+std::string state_file_name(std::int64_t file, std::int64_t count);
+
+/// Group of a state's datasets within a file: "model", "optimizer/exp_avg", "optimizer/exp_avg_sq".
 std::string_view state_folder(State state);
 
-/// Path of the dataset within state.h5: "/model/NAME", "/optimizer/exp_avg/NAME",
+/// Path of the dataset within a file: "/model/NAME", "/optimizer/exp_avg/NAME",
 /// "/optimizer/exp_avg_sq/NAME".
 std::string dataset_path(State state, std::string_view parameter);
 
@@ -43,22 +47,48 @@ struct Block {
 };
 inline constexpr std::int64_t kMaxBlockBytes = std::int64_t{4} << 20;
 
-/// One full-shape float32 tensor of the file.
+/// Elements [begin, begin + count) of a tensor in row-major order, adjacent in one file.
+struct Part {
+    std::int64_t file = 0;  ///< index in Manifest::files
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+    std::int64_t file_offset = 0;  ///< of the first byte of raw data
+
+    /// One past the last byte of raw data.
+    std::int64_t end_offset() const;
+    friend bool operator==(const Part&, const Part&) = default;
+};
+
+/// A float32 tensor.
 struct TensorEntry {
     std::string parameter;
     State state = State::kModel;
     std::vector<std::int64_t> shape;
-    std::int64_t file_offset = 0;  ///< of the first byte of raw data in state.h5
-    std::vector<Block> blocks;     ///< ordered by `begin`; cover every element once
+    std::vector<Part> parts;    ///< ordered by `begin`; cover every element once
+    std::vector<Block> blocks;  ///< likewise; none crosses the border of a part
 
     std::int64_t numel() const;
-    /// One past the last byte of raw data in state.h5.
-    std::int64_t end_offset() const;
+    /// The part that holds an element of the tensor.
+    const Part& part_with(std::int64_t element) const;
     friend bool operator==(const TensorEntry&, const TensorEntry&) = default;
 };
 
-/// The tensors by where their raw data lies in the file.
-std::vector<const TensorEntry*> in_file_order(std::span<const TensorEntry> tensors);
+/// A part together with its tensor.
+struct PlacedPart {
+    const TensorEntry* tensor = nullptr;
+    const Part* part = nullptr;
+};
+/// All parts by file and by where their raw data lies in it.
+std::vector<PlacedPart> in_file_order(std::span<const TensorEntry> tensors);
+
+/// A file of the checkpoint: one that holds raw data, or index.h5, which holds none.
+struct FileEntry {
+    std::string name;
+    std::int64_t bytes = 0;
+    std::uint64_t structure_digest = 0;  ///< of the bytes that are no tensor's data, in order
+
+    friend bool operator==(const FileEntry&, const FileEntry&) = default;
+};
 
 /// Where dynamic loss scaling stood.
 struct LossScalerState {
@@ -107,9 +137,8 @@ struct Manifest {
     std::int64_t global_batch = 0;  ///< sequences a step
     Numerics numerics;
     Writer writer;
-    std::string effective_deck;          ///< text; also in effective.ini beside the manifest
-    std::int64_t file_bytes = 0;         ///< size of state.h5
-    std::uint64_t structure_digest = 0;  ///< of its bytes that are no tensor's data, in order
+    std::string effective_deck;  ///< text; also in effective.ini beside the manifest
+    std::vector<FileEntry> files;
     std::vector<TensorEntry> tensors;
 
     /// Throws DataError naming the tensor when there is none.

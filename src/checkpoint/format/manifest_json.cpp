@@ -110,6 +110,18 @@ Block parse_block(const Field& field) {
     return {items[0].count(), items[1].count(), items[2].digest()};
 }
 
+Part parse_part(const Field& field) {
+    const auto items = field.items();
+    if (items.size() != 4) field.fail("must be [file, begin, count, file_offset]");
+    return {items[0].count(), items[1].count(), items[2].count(), items[3].count()};
+}
+
+FileEntry parse_file(const Field& field) {
+    return {.name = field.at("name").text(),
+            .bytes = field.at("bytes").count(),
+            .structure_digest = field.at("structure_digest").digest()};
+}
+
 LossScalerState parse_loss_scaler(const Field& field) {
     const Field hysteresis_left = field.at("hysteresis_left");
     if (hysteresis_left.count() == 0) hysteresis_left.fail("must be at least 1");
@@ -135,7 +147,7 @@ TensorEntry parse_tensor(const Field& field) {
     tensor.parameter = field.at("parameter").text();
     tensor.state = field.at("state").state();
     for (const Field& extent : field.at("shape").items()) tensor.shape.push_back(extent.count());
-    tensor.file_offset = field.at("file_offset").count();
+    for (const Field& part : field.at("parts").items()) tensor.parts.push_back(parse_part(part));
     for (const Field& block : field.at("blocks").items())
         tensor.blocks.push_back(parse_block(block));
     return tensor;
@@ -156,6 +168,10 @@ Json progress_json(const Progress& progress) {
 }
 
 Json tensor_json(const TensorEntry& tensor) {
+    Json parts = Json::array();
+    for (const Part& part : tensor.parts) {
+        parts.push_back({part.file, part.begin, part.count, part.file_offset});
+    }
     Json blocks = Json::array();
     for (const Block& block : tensor.blocks) {
         blocks.push_back({block.begin, block.count, digest_text(block.digest)});
@@ -163,8 +179,29 @@ Json tensor_json(const TensorEntry& tensor) {
     return {{"parameter", tensor.parameter},
             {"state", state_folder(tensor.state)},
             {"shape", tensor.shape},
-            {"file_offset", tensor.file_offset},
+            {"parts", std::move(parts)},
             {"blocks", std::move(blocks)}};
+}
+
+Json file_json(const FileEntry& file) {
+    return {{"name", file.name},
+            {"bytes", file.bytes},
+            {"structure_digest", digest_text(file.structure_digest)}};
+}
+
+/// A list of the document with one item a line: people look into manifests, and fully indented ones
+/// are mostly white space.
+template <typename Item>
+std::string list_text(std::string_view key, const std::vector<Item>& items,
+                      Json (*json_of)(const Item&)) {
+    std::string text = fmt::format(",\n  \"{}\": [", key);
+    std::string_view separator = "\n    ";
+    for (const Item& item : items) {
+        text += separator;
+        text += json_of(item).dump();
+        separator = ",\n    ";
+    }
+    return text + "\n  ]";
 }
 
 std::string to_text(const Manifest& manifest) {
@@ -186,23 +223,11 @@ std::string to_text(const Manifest& manifest) {
           {"ranks", writer.ranks},
           {"strategy", writer.strategy}}},
         {"effective_deck", manifest.effective_deck},
-        {"file",
-         {{"name", kStateFile},
-          {"bytes", manifest.file_bytes},
-          {"structure_digest", digest_text(manifest.structure_digest)}}},
     };
-    // One tensor a line: people look into manifests, and a fully indented one is mostly white
-    // space.
     std::string text = head.dump(2);
     text.resize(text.size() - std::string_view("\n}").size());
-    text += ",\n  \"tensors\": [";
-    std::string_view separator = "\n    ";
-    for (const TensorEntry& tensor : manifest.tensors) {
-        text += separator;
-        text += tensor_json(tensor).dump();
-        separator = ",\n    ";
-    }
-    return text + "\n  ]\n}\n";
+    return text + list_text("files", manifest.files, file_json) +
+           list_text("tensors", manifest.tensors, tensor_json) + "\n}\n";
 }
 
 }  // namespace
@@ -236,11 +261,7 @@ Manifest parse_manifest(std::string_view json, std::string_view origin) {
                        .ranks = writer.at("ranks").count(),
                        .strategy = writer.at("strategy").text()};
     manifest.effective_deck = root.at("effective_deck").text();
-    const Field file = root.at("file");
-    if (file.at("name").text() != kStateFile)
-        file.at("name").fail(fmt::format("must be {}", kStateFile));
-    manifest.file_bytes = file.at("bytes").count();
-    manifest.structure_digest = file.at("structure_digest").digest();
+    for (const Field& file : root.at("files").items()) manifest.files.push_back(parse_file(file));
     for (const Field& tensor : root.at("tensors").items()) {
         manifest.tensors.push_back(parse_tensor(tensor));
     }

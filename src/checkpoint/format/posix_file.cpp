@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,7 +37,11 @@ PosixFile PosixFile::create(const std::filesystem::path& path) {
     return {path, open_descriptor<RunError>(path, O_WRONLY | O_CREAT | O_TRUNC)};
 }
 
-PosixFile PosixFile::open_to_sync(const std::filesystem::path& path) {
+PosixFile PosixFile::open_to_update(const std::filesystem::path& path) {
+    return {path, open_descriptor<RunError>(path, O_RDWR | O_CREAT)};
+}
+
+PosixFile PosixFile::open_to_write(const std::filesystem::path& path) {
     const int flags = std::filesystem::is_directory(path) ? O_RDONLY | O_DIRECTORY : O_WRONLY;
     return {path, open_descriptor<RunError>(path, flags)};
 }
@@ -88,6 +93,30 @@ void PosixFile::write(std::span<const std::byte> bytes) {
     }
 }
 
+void PosixFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+        const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) fail<RunError>("write");
+        offset += written;
+        bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+}
+
+void PosixFile::truncate(std::int64_t bytes) const {
+    if (::ftruncate(descriptor_, bytes) != 0) fail<RunError>("truncate");
+}
+
+void PosixFile::start_writeback(std::int64_t offset, std::int64_t bytes) const {
+    // Whole pages only: whoever writes the rest of a page would wait until the disk has it.
+    constexpr std::int64_t kPage = 4096;
+    const std::int64_t begin = (offset + kPage - 1) / kPage * kPage;
+    const std::int64_t end = (offset + bytes) / kPage * kPage;
+    if (begin >= end) return;
+    // Only a hint: errors of the disk come out of sync().
+    static_cast<void>(::sync_file_range(descriptor_, begin, end - begin, SYNC_FILE_RANGE_WRITE));
+}
+
 void PosixFile::reserve(std::int64_t bytes) const {
     int status = 0;
     do {
@@ -99,8 +128,16 @@ void PosixFile::reserve(std::int64_t bytes) const {
     }
 }
 
+bool PosixFile::lock() const {
+    return ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
 void PosixFile::sync() const {
     if (::fsync(descriptor_) != 0) fail<RunError>("fsync");
+}
+
+void PosixFile::sync_data() const {
+    if (::fdatasync(descriptor_) != 0) fail<RunError>("fdatasync");
 }
 
 void PosixFile::close() {
@@ -117,7 +154,7 @@ void rename_path(const std::filesystem::path& from, const std::filesystem::path&
 }
 
 void sync_folder(const std::filesystem::path& folder) {
-    PosixFile::open_to_sync(folder.empty() ? "." : folder).sync();
+    PosixFile::open_to_write(folder.empty() ? "." : folder).sync();
 }
 
 }  // namespace fullshard::checkpoint

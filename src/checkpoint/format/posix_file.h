@@ -16,8 +16,10 @@ class PosixFile {
     static PosixFile open(const std::filesystem::path& path);
     /// Empty, for writing; an existing file is cut. Throws RunError.
     static PosixFile create(const std::filesystem::path& path);
+    /// For reading and writing: an existing file as it is, or a new one. Throws RunError.
+    static PosixFile open_to_update(const std::filesystem::path& path);
     /// An existing file for writing, or a folder for sync(). Throws RunError.
-    static PosixFile open_to_sync(const std::filesystem::path& path);
+    static PosixFile open_to_write(const std::filesystem::path& path);
     ~PosixFile();
     PosixFile(PosixFile&& other) noexcept;
     PosixFile& operator=(PosixFile&& other) noexcept;
@@ -28,11 +30,23 @@ class PosixFile {
     void read(std::int64_t offset, std::span<std::byte> out) const;
     /// Appends. Throws RunError.
     void write(std::span<const std::byte> bytes);
+    /// From `offset` on, whatever was there. Throws RunError.
+    void write_at(std::int64_t offset, std::span<const std::byte> bytes) const;
+    /// Cuts or extends. Throws RunError.
+    void truncate(std::int64_t bytes) const;
+    /// Asks the system to bring a range to disk while the program goes on, so that a later sync()
+    /// finds little left to do. Not every file system listens.
+    void start_writeback(std::int64_t offset, std::int64_t bytes) const;
     /// Claims disk space for `bytes` from the file's start where the file system can, so that a
     /// full disk is found before the work. Throws RunError when there is not enough.
     void reserve(std::int64_t bytes) const;
+    /// Keeps other processes from locking the file until this object or the process ends; false
+    /// when another one has done so. Where the file system knows no locks, always true.
+    bool lock() const;
     /// To disk. Throws RunError.
     void sync() const;
+    /// The same, as far as the data needs it. Throws RunError.
+    void sync_data() const;
     /// Closes; throws RunError when the system reports a late write error (network file systems
     /// do).
     void close();

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/format/block.h"
+#include "checkpoint/format/data_files.h"
 #include "checkpoint/format/folder.h"
 #include "checkpoint/format/posix_file.h"
 #include "checkpoint/format/row_major.h"
@@ -9,21 +10,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 #include <unordered_map>
 #include <utility>
 
 namespace fullshard::checkpoint {
 
 struct CheckpointReader::Impl {
+    std::filesystem::path folder;
     Manifest manifest;
-    PosixFile file;
+    DataFiles files;
+    bool verifies;
     std::unordered_map<std::string, const TensorEntry*> by_dataset;
+    std::mutex mutex;  ///< of the cache
     std::vector<float> cache;
     const Block* cached = nullptr;
-    std::int64_t bytes_read = 0;
+    std::atomic<std::int64_t> bytes_read = 0;
 
-    Impl(const std::filesystem::path& folder, Manifest known)
-        : manifest(std::move(known)), file(PosixFile::open(folder / kStateFile)) {
+    Impl(std::filesystem::path where, Manifest known, bool verify)
+        : folder(std::move(where)),
+          manifest(std::move(known)),
+          files(folder, manifest.files),
+          verifies(verify) {
         for (const TensorEntry& tensor : manifest.tensors) {
             by_dataset.emplace(dataset_path(tensor.state, tensor.parameter), &tensor);
         }
@@ -33,33 +42,45 @@ struct CheckpointReader::Impl {
         const std::string dataset = dataset_path(state, parameter);
         const auto found = by_dataset.find(dataset);
         if (found == by_dataset.end()) {
-            throw DataError(fmt::format("{} has no tensor {}", file.path().string(), dataset));
+            throw DataError(fmt::format("{} has no tensor {}", folder.string(), dataset));
         }
         return *found->second;
     }
 
     void fetch(const TensorEntry& entry, const Block& block, std::span<float> out) {
         bytes_read += block.count * kElementBytes;
-        read_block(file, entry, block, out);
+        read_block(files, entry, block, out);
     }
 
-    /// The whole block from the cache, read first when another one was there.
-    std::span<const float> through_cache(const TensorEntry& entry, const Block& block) {
+    /// Elements from `begin` on, all of one part.
+    void fetch_unverified(const TensorEntry& entry, std::int64_t begin, std::span<float> out) {
+        const Part& part = entry.part_with(begin);
+        bytes_read += static_cast<std::int64_t>(out.size_bytes());
+        files.open(part.file)->read(part.file_offset + (begin - part.begin) * kElementBytes,
+                                   std::as_writable_bytes(out));
+    }
+
+    /// Elements from `first` on, counted in the block, from the cache; the whole block is read when
+    /// another one was there.
+    void copy_cached(const TensorEntry& entry, const Block& block, std::int64_t first,
+                     std::span<float> out) {
+        const std::lock_guard lock(mutex);
         if (cached != &block) {
             cached = nullptr;
             cache.resize(static_cast<std::size_t>(block.count));
             fetch(entry, block, cache);
             cached = &block;
         }
-        return cache;
+        const auto part = std::span(cache).subspan(static_cast<std::size_t>(first), out.size());
+        std::ranges::copy(part, out.begin());
     }
 };
 
 CheckpointReader::CheckpointReader(std::filesystem::path folder)
-    : impl_(std::make_unique<Impl>(folder, open_folder(folder))) {}
+    : impl_(std::make_unique<Impl>(folder, open_folder(folder), true)) {}
 
-CheckpointReader::CheckpointReader(std::filesystem::path folder, Manifest manifest)
-    : impl_(std::make_unique<Impl>(folder, std::move(manifest))) {}
+CheckpointReader::CheckpointReader(std::filesystem::path folder, Manifest manifest, bool verifies)
+    : impl_(std::make_unique<Impl>(folder, std::move(manifest), verifies)) {}
 
 CheckpointReader::~CheckpointReader() = default;
 CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
@@ -75,8 +96,8 @@ void CheckpointReader::read(State state, std::string_view parameter, std::int64_
     const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
     if (begin < 0 || end > entry.numel()) {
         throw DataError(fmt::format("{}: {}: elements [{}, {}) are outside of its {}",
-                                    impl_->file.path().string(), dataset_path(state, parameter),
-                                    begin, end, entry.numel()));
+                                    impl_->folder.string(), dataset_path(state, parameter), begin,
+                                    end, entry.numel()));
     }
     // The last block that begins at or before the range.
     auto block = std::prev(std::ranges::upper_bound(entry.blocks, begin, {}, &Block::begin));
@@ -85,13 +106,12 @@ void CheckpointReader::read(State state, std::string_view parameter, std::int64_
         const std::int64_t to = std::min(end, block->begin + block->count);
         const auto part = out.subspan(static_cast<std::size_t>(from - begin),
                                       static_cast<std::size_t>(to - from));
-        if (to - from == block->count) {
+        if (!impl_->verifies) {
+            impl_->fetch_unverified(entry, from, part);
+        } else if (to - from == block->count) {
             impl_->fetch(entry, *block, part);
         } else {
-            const auto whole = impl_->through_cache(entry, *block);
-            std::ranges::copy(
-                whole.subspan(static_cast<std::size_t>(from - block->begin), part.size()),
-                part.begin());
+            impl_->copy_cached(entry, *block, from - block->begin, part);
         }
     }
 }

@@ -22,6 +22,14 @@ constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kMostHeaderBytes = 100'000'000;  // the reference reader's limit
 constexpr const char* kMetadata = "__metadata__";
 
+struct TypeName {
+    DType dtype;
+    std::string_view name;
+};
+constexpr std::array kTypeNames{TypeName{DType::kFloat32, "F32"},
+                                TypeName{DType::kBFloat16, "BF16"},
+                                TypeName{DType::kFloat16, "F16"}};
+
 [[noreturn]] void fail(const PosixFile& file, std::string_view problem) {
     throw DataError(fmt::format("{}: {}", file.path().string(), problem));
 }
@@ -91,16 +99,19 @@ Extent parse_entry(const PosixFile& file, const std::string& name, const Json& t
     if (!tensor.is_object()) problem("must be an object");
     const auto dtype = tensor.find("dtype");
     if (dtype == tensor.end() || !dtype->is_string()) problem("dtype must be a text");
-    if (*dtype != "F32") problem(fmt::format("is of type {}, only F32 is read", dtype->dump()));
-    Extent extent{.entry = {name, numbers(file, name, tensor, "shape"), 0}};
-    const auto count = checked_numel(extent.entry.shape);
-    if (!count) {
+    const auto* type = std::ranges::find(kTypeNames, dtype->get<std::string>(), &TypeName::name);
+    if (type == kTypeNames.end()) {
+        problem(fmt::format("is of type {}, only F32, BF16 and F16 are read", dtype->dump()));
+    }
+    Extent extent{.entry = {name, numbers(file, name, tensor, "shape"), 0, type->dtype}};
+    if (!checked_numel(extent.entry.shape)) {
         problem(fmt::format("shape [{}] is not possible", fmt::join(extent.entry.shape, ", ")));
     }
+    const std::int64_t bytes = extent.entry.bytes();
     const auto offsets = numbers(file, name, tensor, "data_offsets");
-    if (offsets.size() != 2 || offsets[1] - offsets[0] != *count * kElementBytes) {
+    if (offsets.size() != 2 || offsets[1] - offsets[0] != bytes) {
         problem(fmt::format("data_offsets [{}] do not span the {} bytes of its shape",
-                            fmt::join(offsets, ", "), *count * kElementBytes));
+                            fmt::join(offsets, ", "), bytes));
     }
     extent.entry.file_offset = offsets[0];
     extent.end = offsets[1];
@@ -109,18 +120,24 @@ Extent parse_entry(const PosixFile& file, const std::string& name, const Json& t
 
 }  // namespace
 
-std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries) {
-    std::ranges::sort(entries, {}, &SafetensorsEntry::name);
+std::int64_t SafetensorsEntry::bytes() const {
+    return numel(shape) * size_of(dtype);
+}
+
+std::string make_safetensors_header(std::span<SafetensorsEntry> entries,
+                                    const SafetensorsMetadata& metadata) {
     nlohmann::ordered_json header = {{kMetadata, {{"format", "pt"}}}};
+    for (const auto& [name, text] : metadata) header[kMetadata][name] = text;
     std::int64_t offset = 0;
     for (const SafetensorsEntry& entry : entries) {
         if (entry.name == kMetadata) {
             throw UsageError(fmt::format("safetensors cannot hold a tensor named {}", kMetadata));
         }
-        const std::int64_t end = offset + numel(entry.shape) * kElementBytes;
+        const std::int64_t end = offset + entry.bytes();
+        const auto* type = std::ranges::find(kTypeNames, entry.dtype, &TypeName::dtype);
         header.push_back(
             {entry.name,
-             {{"dtype", "F32"}, {"shape", entry.shape}, {"data_offsets", {offset, end}}}});
+             {{"dtype", type->name}, {"shape", entry.shape}, {"data_offsets", {offset, end}}}});
         offset = end;
     }
     std::string text = header.dump();
@@ -130,7 +147,7 @@ std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries) {
     std::int64_t at = static_cast<std::int64_t>(text.size());
     for (SafetensorsEntry& entry : entries) {
         entry.file_offset = at;
-        at += numel(entry.shape) * kElementBytes;
+        at += entry.bytes();
     }
     return text;
 }

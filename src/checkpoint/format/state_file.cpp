@@ -2,9 +2,8 @@
 
 #include "base/error.h"
 #include "checkpoint/format/hdf5.h"
-#include "checkpoint/format/layout.h"
-#include "checkpoint/format/posix_file.h"
 #include "checkpoint/format/row_major.h"
+#include "kernels/cast.h"
 
 #include <fmt/format.h>
 
@@ -18,39 +17,6 @@ static_assert(std::endian::native == std::endian::little);
 
 using hdf5::Handle;
 
-void create_state_file(const std::filesystem::path& path, std::vector<TensorEntry>& tensors) {
-    std::vector<DatasetShape> datasets;
-    datasets.reserve(tensors.size());
-    for (const TensorEntry& tensor : tensors) {
-        datasets.push_back({dataset_path(tensor.state, tensor.parameter), tensor.shape});
-    }
-    const std::vector<std::int64_t> offsets = lay_out(path, datasets);
-    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].file_offset = offsets[i];
-}
-
-Structure read_structure(const std::filesystem::path& path, std::span<const TensorEntry> tensors) {
-    const PosixFile file = PosixFile::open(path);
-    RunningDigest digest;
-    std::vector<std::byte> buffer(std::size_t{1} << 20);
-    const auto include = [&](std::int64_t begin, std::int64_t end) {
-        while (begin < end) {
-            const auto count = std::min(end - begin, static_cast<std::int64_t>(buffer.size()));
-            const std::span<std::byte> piece(buffer.data(), static_cast<std::size_t>(count));
-            file.read(begin, piece);
-            digest.update(piece.data(), piece.size());
-            begin += count;
-        }
-    };
-    std::int64_t position = 0;
-    for (const TensorEntry* tensor : in_file_order(tensors)) {
-        include(position, tensor->file_offset);
-        position = tensor->end_offset();
-    }
-    const std::int64_t file_bytes = file.size();
-    include(position, file_bytes);
-    return {file_bytes, digest.value()};
-}
-
 struct StateFile::Impl {
     Handle file;
     std::string name;
@@ -60,18 +26,25 @@ struct StateFile::Impl {
 
 namespace {
 
-/// An open dataset of float32 whose values lie in this file.
+/// An open dataset whose values lie in this file.
 struct OpenDataset {
     Handle id;
     std::vector<std::int64_t> shape;
+    DType dtype = DType::kFloat32;
 };
+
+DType dtype_of(hid_t dataset, const std::string& label) {
+    const Handle type = hdf5::own<DataError>(H5Dget_type(dataset), H5Tclose, label);
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+        if (hdf5::check<DataError>(H5Tequal(type.id(), hdf5::float_type(dtype).id()), label) > 0)
+            return dtype;
+    }
+    throw DataError(fmt::format("{}: is no little-endian float32, bfloat16 or float16", label));
+}
 
 OpenDataset open_dataset(hid_t file, const std::string& dataset, const std::string& label) {
     Handle id = hdf5::own<DataError>(H5Dopen2(file, dataset.c_str(), H5P_DEFAULT), H5Dclose, label);
-    const Handle type = hdf5::own<DataError>(H5Dget_type(id.id()), H5Tclose, label);
-    if (hdf5::check<DataError>(H5Tequal(type.id(), H5T_IEEE_F32LE), label) == 0) {
-        throw DataError(fmt::format("{}: is no little-endian float32", label));
-    }
+    const DType dtype = dtype_of(id.id(), label);
     // Virtual and external values come from other files, and as zeros when those are missing.
     const Handle created = hdf5::own<DataError>(H5Dget_create_plist(id.id()), H5Pclose, label);
     if (H5Pget_layout(created.id()) == H5D_VIRTUAL || H5Pget_external_count(created.id()) > 0) {
@@ -86,7 +59,7 @@ OpenDataset open_dataset(hid_t file, const std::string& dataset, const std::stri
         throw DataError(
             fmt::format("{}: shape [{}] is not possible", label, fmt::join(shape, ", ")));
     }
-    return {std::move(id), std::move(shape)};
+    return {std::move(id), std::move(shape), dtype};
 }
 
 /// Calls transfer(memory space, file space, first element) for each piece of a range; a piece is
@@ -187,6 +160,11 @@ std::vector<std::int64_t> StateFile::shape(const std::string& dataset) const {
     return open_dataset(impl_->file.id(), dataset, impl_->label(dataset)).shape;
 }
 
+DType StateFile::dtype(const std::string& dataset) const {
+    const hdf5::SilentErrors silent;
+    return open_dataset(impl_->file.id(), dataset, impl_->label(dataset)).dtype;
+}
+
 std::optional<std::int64_t> StateFile::file_offset(const std::string& dataset) const {
     const hdf5::SilentErrors silent;
     const OpenDataset open = open_dataset(impl_->file.id(), dataset, impl_->label(dataset));
@@ -199,13 +177,24 @@ void StateFile::read(const std::string& dataset, std::int64_t begin, std::span<f
     const hdf5::SilentErrors silent;
     const std::string label = impl_->label(dataset);
     const OpenDataset open = open_dataset(impl_->file.id(), dataset, label);
-    for_each_piece<DataError>(open, begin, static_cast<std::int64_t>(out.size()), kMaxCallBytes,
-                              label, [&](hid_t memory, hid_t file, std::int64_t first) {
+    const Handle type = hdf5::float_type(open.dtype);
+    const auto count = static_cast<std::int64_t>(out.size());
+    // Half-width values are widened here: HDF5's own conversion takes them bit by bit.
+    std::vector<std::byte> half;
+    if (open.dtype != DType::kFloat32) half.resize(out.size() * 2);
+    TypedSpan raw = out;
+    if (!half.empty()) {
+        raw.data = half.data();
+        raw.dtype = open.dtype;
+    }
+    for_each_piece<DataError>(open, begin, count, kMaxCallBytes, label,
+                              [&](hid_t memory, hid_t file, std::int64_t first) {
                                   hdf5::check<DataError>(
-                                      H5Dread(open.id.id(), H5T_IEEE_F32LE, memory, file,
-                                              H5P_DEFAULT, out.data() + first),
+                                      H5Dread(open.id.id(), type.id(), memory, file, H5P_DEFAULT,
+                                              raw.part(first, count - first).data),
                                       label);
                               });
+    if (!half.empty()) kernels::widen(raw, out);
 }
 
 void StateFile::write(const std::string& dataset, std::int64_t begin, std::span<const float> values,
@@ -213,6 +202,7 @@ void StateFile::write(const std::string& dataset, std::int64_t begin, std::span<
     const hdf5::SilentErrors silent;
     const std::string label = impl_->label(dataset);
     const OpenDataset open = open_dataset(impl_->file.id(), dataset, label);
+    ensure(open.dtype == DType::kFloat32, "only float32 datasets are written through HDF5");
     for_each_piece<RunError>(open, begin, static_cast<std::int64_t>(values.size()), max_call_bytes,
                              label, [&](hid_t memory, hid_t file, std::int64_t first) {
                                  hdf5::check<RunError>(

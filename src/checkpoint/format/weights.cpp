@@ -4,14 +4,13 @@
 #include "checkpoint/format/folder.h"
 #include "checkpoint/format/posix_file.h"
 #include "checkpoint/format/reader.h"
-#include "checkpoint/format/row_major.h"
-#include "checkpoint/format/safetensors.h"
+#include "checkpoint/format/safetensors_weights.h"
 #include "checkpoint/format/state_file.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
+#include <mutex>
 #include <utility>
 
 namespace fullshard::checkpoint {
@@ -41,6 +40,7 @@ class Hdf5Weights : public WeightsSource {
     explicit Hdf5Weights(const std::filesystem::path& path) : file_(StateFile::open(path)) {
         for (const std::string& dataset : file_.datasets()) {
             std::string name = dataset.substr(1);
+            if (name.starts_with("optimizer/")) continue;
             if (name.find('/') != name.npos) {
                 throw DataError(fmt::format("{}: {} is not at the root{}", path.string(), dataset,
                                             name.starts_with("model/")
@@ -52,38 +52,14 @@ class Hdf5Weights : public WeightsSource {
     }
     const Tensors& tensors() const override { return tensors_; }
     void read(std::string_view parameter, std::int64_t begin, std::span<float> out) override {
+        // HDF5 is usually built without locks: one thread at a time, whatever the file.
+        static std::mutex library;
+        const std::lock_guard lock(library);
         file_.read(fmt::format("/{}", parameter), begin, out);
     }
 
   private:
     StateFile file_;
-    Tensors tensors_;
-};
-
-class SafetensorsWeights : public WeightsSource {
-  public:
-    explicit SafetensorsWeights(PosixFile file)
-        : file_(std::move(file)), entries_(read_safetensors_header(file_)) {
-        for (const SafetensorsEntry& entry : entries_)
-            tensors_.push_back({entry.name, entry.shape});
-    }
-    const Tensors& tensors() const override { return tensors_; }
-    void read(std::string_view parameter, std::int64_t begin, std::span<float> out) override {
-        const auto entry = std::ranges::find(entries_, parameter, &SafetensorsEntry::name);
-        const std::string path = file_.path().string();
-        if (entry == entries_.end())
-            throw DataError(fmt::format("{} has no tensor {}", path, parameter));
-        const auto count = static_cast<std::int64_t>(out.size());
-        if (begin < 0 || count > numel(entry->shape) - begin) {
-            throw DataError(fmt::format("{}: {}: elements [{}, {}) are outside of its {}", path,
-                                        parameter, begin, begin + count, numel(entry->shape)));
-        }
-        file_.read(entry->file_offset + begin * kElementBytes, std::as_writable_bytes(out));
-    }
-
-  private:
-    PosixFile file_;
-    std::vector<SafetensorsEntry> entries_;
     Tensors tensors_;
 };
 
@@ -102,13 +78,13 @@ std::unique_ptr<WeightsSource> open_weights(const std::filesystem::path& path) {
     if (std::filesystem::is_directory(path)) {
         return std::make_unique<CheckpointWeights>(locate_checkpoint(path).folder.value());
     }
-    PosixFile file = PosixFile::open(path);
-    if (is_hdf5(file)) return std::make_unique<Hdf5Weights>(path);
-    if (path.extension() == ".safetensors") {
-        return std::make_unique<SafetensorsWeights>(std::move(file));
+    if (is_hdf5(PosixFile::open(path))) return std::make_unique<Hdf5Weights>(path);
+    if (path.extension() == ".safetensors" || path.string().ends_with(kSafetensorsIndexSuffix)) {
+        return std::make_unique<SafetensorsWeights>(path);
     }
-    throw DataError(fmt::format(
-        "{} is neither a checkpoint folder nor an HDF5 or .safetensors file", path.string()));
+    throw DataError(
+        fmt::format("{} is neither a checkpoint folder nor an HDF5, .safetensors or {} file",
+                    path.string(), kSafetensorsIndexSuffix));
 }
 
 }  // namespace fullshard::checkpoint

@@ -5,6 +5,11 @@
 #include "checkpoint/format/reader.h"
 #include "comm/agree.h"
 
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
 namespace fullshard::checkpoint {
 
 namespace fs = std::filesystem;
@@ -18,6 +23,32 @@ std::optional<Chosen> share(const comm::Group& world, const std::optional<Chosen
     if (folder.empty()) return std::nullopt;
     return Chosen{folder, parse_manifest(text, folder.string())};
 }
+
+/// Which pieces a checkpoint can fill.
+class Fitting {
+  public:
+    Fitting(const Manifest& manifest, std::span<const NamedShape> parameters)
+        : parameters_(parameters) {
+        for (const TensorEntry& tensor : manifest.tensors) {
+            shapes_.emplace(std::pair(tensor.state, std::string_view(tensor.parameter)),
+                            std::span(tensor.shape));
+        }
+    }
+    /// Moments are filled together or not at all.
+    bool operator()(const Piece& piece) const {
+        const NamedShape& parameter = parameters_[piece.parameter];
+        if (piece.state == State::kModel) return fits(State::kModel, parameter);
+        return std::ranges::all_of(kStates, [&](State state) { return fits(state, parameter); });
+    }
+
+  private:
+    bool fits(State state, const NamedShape& parameter) const {
+        const auto found = shapes_.find({state, std::string_view(parameter.parameter)});
+        return found != shapes_.end() && std::ranges::equal(found->second, parameter.shape);
+    }
+    std::span<const NamedShape> parameters_;
+    std::map<std::pair<State, std::string_view>, std::span<const std::int64_t>> shapes_;
+};
 
 }  // namespace
 
@@ -43,16 +74,28 @@ Chosen choose(const comm::Group& world, const fs::path& path) {
     return *share(world, choice);
 }
 
-void load(const comm::Group& world, const Chosen& checkpoint,
-          std::span<const NamedShape> parameters, std::span<const Piece> pieces) {
+std::vector<std::string> load(const comm::Group& world, const Chosen& checkpoint,
+                              std::span<const NamedShape> parameters, std::span<const Piece> pieces,
+                              const LoadOptions& options) {
+    const Manifest& manifest = checkpoint.manifest;
+    const bool moments = options.moments && has_moments(manifest);
+    std::vector<std::string> left_out;
     comm::agree(world, [&] {
-        check_state(checkpoint.manifest, parameters, checkpoint.folder.string());
-        CheckpointReader reader(checkpoint.folder, checkpoint.manifest);
+        if (options.strict) {
+            check_state(manifest, parameters, checkpoint.folder.string(), moments);
+        } else {
+            left_out = differences(manifest, parameters, moments);
+        }
+        const Fitting fitting(manifest, parameters);
+        CheckpointReader reader(checkpoint.folder, manifest, options.verify);
         for (const Piece& piece : pieces) {
+            if (piece.state != State::kModel && !moments) continue;
+            if (!fitting(piece)) continue;
             reader.read(piece.state, parameters[piece.parameter].parameter, piece.begin,
                         piece.values);
         }
     });
+    return left_out;
 }
 
 }  // namespace fullshard::checkpoint

@@ -28,10 +28,18 @@ std::optional<Chosen> choose_latest(const comm::Group& world, const std::filesys
 /// the newest whole one is taken. Throws AgreedError naming what is wrong. Collective.
 Chosen choose(const comm::Group& world, const std::filesystem::path& path);
 
-/// Fills the pieces, verifying digests, when check_state() finds nothing. Nothing but this rank's
-/// ranges (rounded to digest blocks) is read. Any rank's damage is thrown as the same AgreedError
-/// on all. Collective.
-void load(const comm::Group& world, const Chosen& checkpoint,
-          std::span<const NamedShape> parameters, std::span<const Piece> pieces);
+struct LoadOptions {
+    bool verify = true;   ///< digests
+    bool strict = true;   ///< what check_state() finds is an error
+    bool moments = true;  ///< else pieces of them are left as they are
+};
+
+/// Fills the pieces. Nothing but this rank's ranges (rounded to digest blocks) is read. Where it is
+/// not strict, pieces of tensors that do not fit are left as they are, and so are the moments of a
+/// parameter of which not all fit; returned are sentences about those. Any rank's damage is thrown
+/// as the same AgreedError on all. Collective.
+std::vector<std::string> load(const comm::Group& world, const Chosen& checkpoint,
+                              std::span<const NamedShape> parameters, std::span<const Piece> pieces,
+                              const LoadOptions& options = {});
 
 }  // namespace fullshard::checkpoint

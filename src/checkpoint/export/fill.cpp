@@ -1,0 +1,167 @@
+#include "checkpoint/export/fill.h"
+
+#include "base/error.h"
+#include "checkpoint/format/row_major.h"
+#include "kernels/cast.h"
+
+#include <zlib.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+namespace fullshard::checkpoint {
+namespace {
+
+struct Piece {
+    std::size_t tensor = 0;
+    const Block* block = nullptr;
+};
+
+std::vector<Piece> cut_into_pieces(std::span<const ExportTensor> tensors) {
+    std::vector<Piece> pieces;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        for (const Block& block : tensors[i].source->blocks) pieces.push_back({i, &block});
+    }
+    return pieces;
+}
+
+/// Finite values that the cast made infinite.
+std::int64_t count_overflows(std::span<const float> values, TypedSpan cast) {
+    if (cast.dtype == DType::kFloat32) return 0;
+    const unsigned infinity = cast.dtype == DType::kBFloat16 ? 0x7f80 : 0x7c00;
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, cast.data + 2 * i, 2);
+        count += static_cast<std::int64_t>((bits & 0x7fffu) == infinity && !std::isinf(values[i]));
+    }
+    return count;
+}
+
+std::uint32_t crc_of(std::span<const std::byte> bytes) {
+    return static_cast<std::uint32_t>(
+        crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+class Filler {
+  public:
+    Filler(CheckpointReader& reader, std::span<const ExportTensor> tensors,
+           std::span<const std::int64_t> offsets, const PosixFile& out, Journal& journal,
+           bool with_crcs)
+        : reader_(reader),
+          tensors_(tensors),
+          offsets_(offsets),
+          out_(out),
+          journal_(journal),
+          pieces_(cut_into_pieces(tensors)),
+          overflowed_(pieces_.size()) {
+        if (with_crcs) crcs_.resize(pieces_.size());
+    }
+
+    void run(int threads, SharedProgress& progress) {
+        share_work(std::ssize(pieces_), threads, [&]() -> Worker {
+            return [&, buffers = Buffers()](std::int64_t item) mutable {
+                if (!keep_earlier(item, buffers)) write(item, buffers);
+                progress.add(pieces_[static_cast<std::size_t>(item)].block->count * kElementBytes);
+            };
+        });
+    }
+
+    Filled result() const {
+        Filled filled{.crcs = std::vector<std::uint32_t>(tensors_.size()),
+                      .overflowed = std::vector<std::int64_t>(tensors_.size()),
+                      .bytes_found = bytes_found_};
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            const auto& [tensor, block] = pieces_[i];
+            filled.overflowed[tensor] += overflowed_[i];
+            if (crcs_.empty()) continue;
+            filled.crcs[tensor] = static_cast<std::uint32_t>(
+                crc32_combine(filled.crcs[tensor], crcs_[i], bytes_of(pieces_[i])));
+        }
+        return filled;
+    }
+
+  private:
+    struct Buffers {
+        std::vector<float> values;
+        std::vector<std::byte> cast;
+    };
+
+    std::int64_t bytes_of(const Piece& piece) const {
+        return piece.block->count * size_of(tensors_[piece.tensor].dtype);
+    }
+    std::int64_t offset_of(const Piece& piece) const {
+        return offsets_[piece.tensor] + piece.block->begin * size_of(tensors_[piece.tensor].dtype);
+    }
+
+    /// False when there is nothing from earlier, or nothing good.
+    bool keep_earlier(std::int64_t item, Buffers& buffers) {
+        const auto found = journal_.earlier().find(item);
+        if (found == journal_.earlier().end()) return false;
+        const Piece& piece = pieces_[static_cast<std::size_t>(item)];
+        buffers.cast.resize(static_cast<std::size_t>(bytes_of(piece)));
+        try {
+            out_.read(offset_of(piece), buffers.cast);
+        } catch (const DataError&) {
+            return false;
+        }
+        if (digest(buffers.cast.data(), buffers.cast.size()) != found->second.digest) return false;
+        note(item, found->second.overflowed, buffers.cast);
+        bytes_found_ += bytes_of(piece);
+        return true;
+    }
+
+    void write(std::int64_t item, Buffers& buffers) {
+        const auto& [index, block] = pieces_[static_cast<std::size_t>(item)];
+        const ExportTensor& tensor = tensors_[index];
+        buffers.values.resize(static_cast<std::size_t>(block->count));
+        reader_.read(tensor.source->state, tensor.source->parameter, block->begin, buffers.values);
+        std::span<const std::byte> bytes = std::as_bytes(std::span(buffers.values));
+        Journal::Piece done{.digest = block->digest};
+        if (tensor.dtype != DType::kFloat32) {
+            buffers.cast.resize(buffers.values.size() * 2);
+            TypedSpan cast;
+            cast.data = buffers.cast.data();
+            cast.count = block->count;
+            cast.dtype = tensor.dtype;
+            kernels::narrow(buffers.values, cast);
+            bytes = buffers.cast;
+            done = {digest(bytes.data(), bytes.size()), count_overflows(buffers.values, cast)};
+        }
+        const std::int64_t offset = offset_of(pieces_[static_cast<std::size_t>(item)]);
+        out_.write_at(offset, bytes);
+        out_.start_writeback(offset, std::ssize(bytes));
+        note(item, done.overflowed, bytes);
+        journal_.add(item, done);
+    }
+
+    void note(std::int64_t item, std::int64_t overflowed, std::span<const std::byte> bytes) {
+        const auto i = static_cast<std::size_t>(item);
+        overflowed_[i] = overflowed;
+        if (!crcs_.empty()) crcs_[i] = crc_of(bytes);
+    }
+
+    CheckpointReader& reader_;
+    std::span<const ExportTensor> tensors_;
+    std::span<const std::int64_t> offsets_;
+    const PosixFile& out_;
+    Journal& journal_;
+    std::vector<Piece> pieces_;
+    std::vector<std::int64_t> overflowed_;
+    std::vector<std::uint32_t> crcs_;
+    std::atomic<std::int64_t> bytes_found_ = 0;
+};
+
+}  // namespace
+
+Filled fill(CheckpointReader& reader, std::span<const ExportTensor> tensors,
+            std::span<const std::int64_t> offsets, const PosixFile& out, Journal& journal,
+            bool with_crcs, int threads, SharedProgress& progress) {
+    Filler filler(reader, tensors, offsets, out, journal, with_crcs);
+    filler.run(threads, progress);
+    return filler.result();
+}
+
+}  // namespace fullshard::checkpoint
