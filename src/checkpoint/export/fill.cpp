@@ -62,8 +62,8 @@ class Filler {
 
     void run(int threads, SharedProgress& progress) {
         share_work(std::ssize(pieces_), threads, [&]() -> Worker {
-            return [&, buffers = Buffers()](std::int64_t item) mutable {
-                if (!keep_earlier(item, buffers)) write(item, buffers);
+            return [&, buffer = Buffer()](std::int64_t item) mutable {
+                if (!keep_earlier(item, buffer)) write(item, buffer);
                 progress.add(pieces_[static_cast<std::size_t>(item)].block->count * kElementBytes);
             };
         });
@@ -84,10 +84,8 @@ class Filler {
     }
 
   private:
-    struct Buffers {
-        std::vector<float> values;
-        std::vector<std::byte> cast;
-    };
+    /// Bytes as they are in the output, where they are not those of the input.
+    using Buffer = std::vector<std::byte>;
 
     std::int64_t bytes_of(const Piece& piece) const {
         return piece.block->count * size_of(tensors_[piece.tensor].dtype);
@@ -97,38 +95,41 @@ class Filler {
     }
 
     /// False when there is nothing from earlier, or nothing good.
-    bool keep_earlier(std::int64_t item, Buffers& buffers) {
+    bool keep_earlier(std::int64_t item, Buffer& buffer) {
         const auto found = journal_.earlier().find(item);
         if (found == journal_.earlier().end()) return false;
         const Piece& piece = pieces_[static_cast<std::size_t>(item)];
-        buffers.cast.resize(static_cast<std::size_t>(bytes_of(piece)));
+        buffer.resize(static_cast<std::size_t>(bytes_of(piece)));
         try {
-            out_.read(offset_of(piece), buffers.cast);
+            out_.read(offset_of(piece), buffer);
         } catch (const DataError&) {
             return false;
         }
-        if (digest(buffers.cast.data(), buffers.cast.size()) != found->second.digest) return false;
-        note(item, found->second.overflowed, buffers.cast);
+        if (digest(buffer.data(), buffer.size()) != found->second.digest) return false;
+        note(item, found->second.overflowed, buffer);
         bytes_found_ += bytes_of(piece);
         return true;
     }
 
-    void write(std::int64_t item, Buffers& buffers) {
+    void write(std::int64_t item, Buffer& buffer) {
         const auto& [index, block] = pieces_[static_cast<std::size_t>(item)];
         const ExportTensor& tensor = tensors_[index];
-        buffers.values.resize(static_cast<std::size_t>(block->count));
-        reader_.read(tensor.source->state, tensor.source->parameter, block->begin, buffers.values);
-        std::span<const std::byte> bytes = std::as_bytes(std::span(buffers.values));
+        // Straight from the file's pages: one copy less than through a buffer.
+        const FileMapping mapped = reader_.map(*tensor.source, *block);
+        std::span<const std::byte> bytes = mapped.bytes();
         Journal::Piece done{.digest = block->digest};
         if (tensor.dtype != DType::kFloat32) {
-            buffers.cast.resize(buffers.values.size() * 2);
+            // HDF5 places data at multiples of eight bytes, and parts begin with whole elements.
+            const std::span values(reinterpret_cast<const float*>(bytes.data()),
+                                   static_cast<std::size_t>(block->count));
+            buffer.resize(values.size() * 2);
             TypedSpan cast;
-            cast.data = buffers.cast.data();
+            cast.data = buffer.data();
             cast.count = block->count;
             cast.dtype = tensor.dtype;
-            kernels::narrow(buffers.values, cast);
-            bytes = buffers.cast;
-            done = {digest(bytes.data(), bytes.size()), count_overflows(buffers.values, cast)};
+            kernels::narrow(values, cast);
+            bytes = buffer;
+            done = {digest(bytes.data(), bytes.size()), count_overflows(values, cast)};
         }
         const std::int64_t offset = offset_of(pieces_[static_cast<std::size_t>(item)]);
         out_.write_at(offset, bytes);

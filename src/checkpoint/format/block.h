@@ -15,6 +15,9 @@ namespace fullshard::checkpoint {
 std::vector<Block> digest_blocks(std::int64_t begin, std::span<const float> values,
                                  std::int64_t max_block_bytes = kMaxBlockBytes);
 
+/// A verified block without a copy of it. Throws as read_block().
+FileMapping map_block(DataFiles& files, const TensorEntry& tensor, const Block& block);
+
 /// Reads a whole block into `out`, which has the block's length, and compares its digest. Throws
 /// DataError naming file, tensor and elements when the file is too short or the bytes are other
 /// ones.

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -91,6 +92,25 @@ void PosixFile::write(std::span<const std::byte> bytes) {
         if (written < 0) fail<RunError>("write");
         bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
+}
+
+FileMapping PosixFile::map(std::int64_t offset, std::int64_t bytes) const {
+    if (offset + bytes > size()) {
+        throw DataError(fmt::format("{} ends before byte {}", path_.string(), offset + bytes));
+    }
+    const std::int64_t skip = offset % ::sysconf(_SC_PAGESIZE);
+    const auto length = static_cast<std::size_t>(bytes + skip);
+    void* const base =
+        ::mmap(nullptr, length, PROT_READ, MAP_SHARED | MAP_POPULATE, descriptor_, offset - skip);
+    if (base == MAP_FAILED) fail<DataError>("mmap");
+    return {static_cast<std::byte*>(base), length, static_cast<std::size_t>(skip)};
+}
+
+FileMapping::FileMapping(FileMapping&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)), length_(other.length_), skip_(other.skip_) {}
+
+FileMapping::~FileMapping() {
+    if (base_ != nullptr) ::munmap(base_, length_);
 }
 
 void PosixFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) const {

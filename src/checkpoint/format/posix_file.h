@@ -8,6 +8,24 @@
 
 namespace fullshard::checkpoint {
 
+/// A range of a file in memory, for reading. A disk that fails while the memory is read, or a file
+/// that is cut, ends the process: map what is finished and only read once.
+class FileMapping {
+  public:
+    FileMapping(std::byte* base, std::size_t length, std::size_t skip)
+        : base_(base), length_(length), skip_(skip) {}
+    FileMapping(FileMapping&& other) noexcept;
+    FileMapping& operator=(FileMapping&&) = delete;
+    ~FileMapping();
+
+    std::span<const std::byte> bytes() const { return {base_ + skip_, length_ - skip_}; }
+
+  private:
+    std::byte* base_;     ///< where a page begins
+    std::size_t length_;  ///< from there to the end of the range
+    std::size_t skip_;    ///< before the range
+};
+
 /// An open file or folder, closed on every path. Errors name the path, the call and the system's
 /// reason.
 class PosixFile {
@@ -28,6 +46,8 @@ class PosixFile {
     std::int64_t size() const;
     /// Fills `out` from `offset` on. Throws DataError when the file ends before or cannot be read.
     void read(std::int64_t offset, std::span<std::byte> out) const;
+    /// The same bytes without a copy. Throws DataError when the file ends before.
+    FileMapping map(std::int64_t offset, std::int64_t bytes) const;
     /// Appends. Throws RunError.
     void write(std::span<const std::byte> bytes);
     /// From `offset` on, whatever was there. Throws RunError.

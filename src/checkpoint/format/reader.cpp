@@ -57,7 +57,7 @@ struct CheckpointReader::Impl {
         const Part& part = entry.part_with(begin);
         bytes_read += static_cast<std::int64_t>(out.size_bytes());
         files.open(part.file)->read(part.file_offset + (begin - part.begin) * kElementBytes,
-                                   std::as_writable_bytes(out));
+                                    std::as_writable_bytes(out));
     }
 
     /// Elements from `first` on, counted in the block, from the cache; the whole block is read when
@@ -114,6 +114,11 @@ void CheckpointReader::read(State state, std::string_view parameter, std::int64_
             impl_->copy_cached(entry, *block, from - block->begin, part);
         }
     }
+}
+
+FileMapping CheckpointReader::map(const TensorEntry& tensor, const Block& block) {
+    impl_->bytes_read += block.count * kElementBytes;
+    return map_block(impl_->files, tensor, block);
 }
 
 std::int64_t CheckpointReader::bytes_read() const {

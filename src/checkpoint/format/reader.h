@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoint/format/manifest.h"
+#include "checkpoint/format/posix_file.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -29,6 +30,9 @@ class CheckpointReader {
     /// Elements [begin, begin + out.size()). Throws DataError naming file, tensor and block for a
     /// bad digest or a short file, and for a tensor or range that does not exist.
     void read(State state, std::string_view parameter, std::int64_t begin, std::span<float> out);
+    /// A whole block of one of the manifest's tensors, verified whatever the reader does otherwise,
+    /// without a copy. Throws DataError.
+    FileMapping map(const TensorEntry& tensor, const Block& block);
     /// Bytes of tensors read so far.
     std::int64_t bytes_read() const;
 
