@@ -5,7 +5,7 @@
 #include "checkpoint/format/row_major.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <string>
 #include <type_traits>
 
@@ -17,11 +17,14 @@ namespace {
 template <typename Item>
 std::vector<std::vector<Item>> gather(const comm::Group& group, std::span<const Item> mine) {
     static_assert(std::is_trivially_copyable_v<Item>);
-    const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size_bytes());
+    const auto bytes_of_mine = std::as_bytes(mine);
+    std::string bytes(bytes_of_mine.size(), '\0');
+    std::ranges::copy(bytes_of_mine, reinterpret_cast<std::byte*>(bytes.data()));
     std::vector<std::vector<Item>> all;
     for (const std::string& theirs : group.all_gather(bytes)) {
+        // Not memcpy, which refuses the address of nothing: ranks may hold nothing.
         all.emplace_back(theirs.size() / sizeof(Item));
-        std::memcpy(all.back().data(), theirs.data(), theirs.size());
+        std::ranges::copy(theirs, reinterpret_cast<char*>(all.back().data()));
     }
     return all;
 }
