@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "config/parser.h"
+#include "config/render.h"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +16,14 @@ namespace {
 std::vector<std::string> notes(const std::vector<std::string>& words,
                                const std::string& deck_text = "") {
     checkpoint::Manifest manifest;
-    manifest.effective_deck = deck_text;
+    manifest.effective_deck = config::effective_deck(config::parse(deck_text, "text.ini", {}));
     return check_resumable(config::parse(deck_text, "text.ini", words), manifest);
+}
+
+TEST(Resume, ImportedWeightsDifferFromNothing) {
+    const config::Deck deck =
+        config::parse("", "text.ini", std::vector<std::string>{"--run.seed", "9"});
+    EXPECT_TRUE(check_resumable(deck, checkpoint::Manifest{}).empty());
 }
 
 TEST(Resume, SameDeckHasNothingToNote) {
