@@ -9,9 +9,9 @@ from pathlib import Path
 from end_to_end import (DEADLINE_S, EXIT_DATA, EXIT_USAGE, SMOKE_DECK, EndToEndTest, Job, of_kind, words_of)
 
 EXIT_STOPPED = 85
-# Four micro-batches a step at 1, 2 and 4 ranks; the last step is the eighth.
+# Four micro-batches a step at 1, 2 and 4 ranks; the last step is the eighth. The learning rate differs in all steps.
 KEYS = {"train.steps": 8, "train.micro_batch": 2, "train.global_batch": 8, "checkpoint.every": 4,
-        "model.dropout": 0.1}
+        "model.dropout": 0.1, "schedule.kind": "cosine", "schedule.warmup_steps": 2}
 NUMBERS = ("step", "loss", "grad_norm", "lr", "tokens")
 
 
@@ -61,11 +61,12 @@ class ResumeTest(EndToEndTest):
         self.assertEqual((numbers(whole), state(whole, 8)), before)
 
     def test_signal_to_one_rank_stops_all_at_the_same_step(self):
-        for number in (signal.SIGUSR1, signal.SIGTERM):
-            with self.subTest(signal=number.name):
+        # With a validation after every step most signals fall into one.
+        for number, more in ((signal.SIGUSR1, {}), (signal.SIGTERM, {"train.eval_every": 1})):
+            with self.subTest(signal=number.name, **more):
                 folder = self.folder / number.name
                 keys = {**KEYS, "run.dir": number.name, "train.steps": 1_000_000, "checkpoint.every": 0}
-                job = self.start(3, {**keys, "train.global_batch": 0})
+                job = self.start(3, {**keys, "train.global_batch": 0, **more})
                 self.wait_until(job, lambda: of_kind(folder, "step")[20:])
                 os.kill(job.ranks()[2], number)
                 result = job.finish()
