@@ -20,15 +20,11 @@ std::int64_t largest_shard(const Layout& layout) {
     return largest;
 }
 
-bool needs_no_slots(const Place& place, const StoreOptions& options) {
-    return place.shards() == 1 && options.gradient() == DType::kFloat32;
-}
-
 }  // namespace
 
 std::int64_t GradReducer::arena_numel(const SlotPlan& slots, const Place& place,
                                       const StoreOptions& options) {
-    return needs_no_slots(place, options) ? 0 : slots.numel() * place.node_size;
+    return needs_no_gradient_slots(options, place) ? 0 : slots.numel() * place.node_size;
 }
 
 std::int64_t GradReducer::channels(const SlotPlan& slots) {
@@ -48,10 +44,9 @@ GradReducer::GradReducer(const Layout& layout, const SlotPlan& slots, const Plac
       first_channel_(first_channel),
       peers_(peers),
       disturbance_(disturbance),
-      without_slots_(needs_no_slots(place, options)),
-      lanes_read_slots_(place.node_size == 1 && (options.reduce == DType::kFloat32 ||
-                                                 options.reduce == options.gradient())),
-      contributions_(options.accumulation == Accumulation::kUnsharded ? 1 : options.micro_batches),
+      without_slots_(needs_no_gradient_slots(options, place)),
+      lanes_read_slots_(lanes_read_slots(options, place)),
+      contributions_(reductions_a_step(options)),
       begun_(layout.units.size()),
       added_(layout.units.size()),
       uses_(slots.slots.size()),

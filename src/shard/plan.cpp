@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::int64_t kFloat = 4;
 
-std::int64_t reductions_a_step(const StoreOptions& options) {
-    return options.accumulation == Accumulation::kUnsharded ? 1 : options.micro_batches;
-}
-
 /// Over trainable units: elements of their flat parameters, and of the largest.
 struct TrainableSize {
     std::int64_t all = 0;
@@ -83,8 +79,7 @@ void add_reducer(MemoryPlan& plan, const Layout& layout, const Place& place,
     const std::int64_t levels =
         TreeAccumulator::levels_for(reductions_a_step(options), options.order);
     const std::int64_t shard = trainable.largest / place.shards();
-    const bool from_slots = place.node_size == 1 && (options.reduce == DType::kFloat32 ||
-                                                     options.reduce == options.gradient());
+    const bool from_slots = lanes_read_slots(options, place);
     plan.add("gradient shards (sums over micro-batches)",
              kFloat * levels * trainable.all / place.shards());
     if (place.lane_size > 1) {
@@ -150,7 +145,7 @@ std::vector<Allocation> plan_memory(StoreKind kind, const Layout& layout, const 
     const std::int64_t ranks = place.shards();
     const SlotPlan gradient_slots = plan_gradient_slots(layout, schedule, options);
     const SlotPlan parameter_slots = plan_parameter_slots(layout, schedule, options, place);
-    const bool without_slots = ranks == 1 && options.gradient() == DType::kFloat32;
+    const bool without_slots = needs_no_gradient_slots(options, place);
     const bool resident = kind == StoreKind::kResident;
     const std::int64_t compute = size_of(options.compute);
     MemoryPlan plan;
@@ -188,8 +183,7 @@ Traffic plan_traffic(StoreKind kind, const Layout& layout, const Schedule& sched
     const std::int64_t gradient = size_of(options.gradient());
     const std::int64_t reductions = work.steps * reductions_a_step(options);
     const std::int64_t all_reduces = options.order == SumOrder::kTree ? reductions : work.steps;
-    const bool from_slots = place.node_size == 1 && (options.reduce == DType::kFloat32 ||
-                                                     options.reduce == options.gradient());
+    const bool from_slots = lanes_read_slots(options, place);
     Traffic traffic;
     for (std::size_t i = 0; i < layout.units.size(); ++i) {
         const Unit& unit = layout.units[i];

@@ -15,7 +15,7 @@ PrivateStore::PrivateStore(const Layout& layout, const Schedule& schedule,
       options_(options),
       replicas_(std::make_unique<comm::MpiCommunicator>(replicas, progress_)),
       disturbance_(options.faults, replicas.rank()),
-      contributions_(options.accumulation == Accumulation::kUnsharded ? 1 : options.micro_batches),
+      contributions_(reductions_a_step(options)),
       masters_(layout.padded()),
       gradient_slots_(plan_gradient_slots(layout, schedule, options)),
       begun_(layout.units.size()) {

@@ -13,12 +13,14 @@ namespace fullshard::shard {
 
 SlottedStore::SlottedStore(const Layout& layout, const Schedule& schedule, const comm::Mesh& mesh,
                            const StoreOptions& options)
-    : ArenaStore(
-          layout, schedule, mesh, options,
-          plan_parameter_slots(layout, schedule, options, place_of(mesh)).numel(),
-          3 * static_cast<std::int64_t>(
-                  plan_parameter_slots(layout, schedule, options, place_of(mesh)).slots.size())),
-      slots_(plan_parameter_slots(layout, schedule, options, place_of(mesh))),
+    : SlottedStore(layout, schedule, mesh, options,
+                   plan_parameter_slots(layout, schedule, options, place_of(mesh))) {}
+
+SlottedStore::SlottedStore(const Layout& layout, const Schedule& schedule, const comm::Mesh& mesh,
+                           const StoreOptions& options, SlotPlan slots)
+    : ArenaStore(layout, schedule, mesh, options, slots.numel(),
+                 3 * static_cast<std::int64_t>(slots.slots.size())),
+      slots_(std::move(slots)),
       states_(slots_.slots.size()),
       masters_(layout) {
     regather_.held.resize(layout.units.size());

@@ -30,6 +30,9 @@ class SlottedStore final : public ArenaStore {
     std::string describe() const override;
 
   private:
+    SlottedStore(const Layout& layout, const Schedule& schedule, const comm::Mesh& mesh,
+                 const StoreOptions& options, SlotPlan slots);
+
     /// What this rank knows of a slot. Fills and releases are counted alike on all ranks of the
     /// node.
     struct SlotState {

@@ -31,6 +31,19 @@ SlotPlan plan_gradient_slots(const Layout& layout, const Schedule& schedule,
     return make_slot_plan(layout, options.gradient_slots, needs);
 }
 
+std::int64_t reductions_a_step(const StoreOptions& options) {
+    return options.accumulation == Accumulation::kUnsharded ? 1 : options.micro_batches;
+}
+
+bool needs_no_gradient_slots(const StoreOptions& options, const Place& place) {
+    return place.shards() == 1 && options.gradient() == DType::kFloat32;
+}
+
+bool lanes_read_slots(const StoreOptions& options, const Place& place) {
+    return place.node_size == 1 &&
+           (options.reduce == DType::kFloat32 || options.reduce == options.gradient());
+}
+
 bool keeps_on_node(const StoreOptions& options, const Place& place) {
     return options.residency == Residency::kSmallerGroup &&
            options.regather_ranks <= place.node_size;

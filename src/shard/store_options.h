@@ -52,6 +52,17 @@ SlotPlan plan_parameter_slots(const Layout& layout, const Schedule& schedule,
 SlotPlan plan_gradient_slots(const Layout& layout, const Schedule& schedule,
                              const StoreOptions& options);
 
+/// Sums of a unit over the ranks in one step: one a micro-batch, or one for all of them.
+std::int64_t reductions_a_step(const StoreOptions& options);
+
+/// Whether backward writes where micro-batches are added up, without slots between: a shard group
+/// of one rank whose gradients are fp32.
+bool needs_no_gradient_slots(const StoreOptions& options, const Place& place);
+
+/// Whether an exchange over lanes takes its blocks from the gradient slot itself, in the slot's
+/// type: no ranks of a node are summed first, and nothing is rounded.
+bool lanes_read_slots(const StoreOptions& options, const Place& place);
+
 /// Whether the smaller group that gathers units for backward lies within a node: then it keeps them
 /// in the node's shared slots, and nothing is gathered.
 bool keeps_on_node(const StoreOptions& options, const Place& place);
