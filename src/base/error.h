@@ -48,11 +48,17 @@ class RunError : public Error {
         : Error(message, code) {}
 };
 
-/// A rank did not answer within the deadline, or MPI reported an error.
+/// A rank did not answer, or MPI reported an error.
 class CommunicationError : public RunError {
   public:
     explicit CommunicationError(const std::string& message)
         : RunError(message, ExitCode::kCommunication) {}
+};
+
+/// A rank did not answer within the deadline.
+class TimeoutError : public CommunicationError {
+  public:
+    using CommunicationError::CommunicationError;
 };
 
 /// An invariant of ours is broken: a bug in FullShard.

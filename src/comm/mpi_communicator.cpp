@@ -1,6 +1,7 @@
 #include "comm/mpi_communicator.h"
 
 #include "base/error.h"
+#include "comm/collective_check.h"
 #include "comm/mpi_detail.h"
 #include "comm/waiter.h"
 #include "kernels/ordered_sum.h"
@@ -28,8 +29,13 @@ struct MpiCommunicator::Operation {
     bool active = false;
     bool complete = false;
     int channel = 0;
-    const char* name = "";
+    Call call;
+    std::int64_t track = 0;
+    std::int64_t sequence = 0;
+    CallComparison comparison;  ///< only where comm.check is on, as is `post`
+    std::function<void(Operation&)> post;
     std::vector<MPI_Request> requests;
+    std::vector<int> peers;  ///< of the requests
 
     // A sum follows the messages where it has elements.
     TypedSpan sum;
@@ -41,19 +47,37 @@ struct MpiCommunicator::Operation {
     std::int64_t gather_total = 0;
 };
 
-MpiCommunicator::MpiCommunicator(const Group& group, Progress& progress,
+MpiCommunicator::MpiCommunicator(const Group& group, Progress& progress, ChannelName channel_name,
                                  std::int64_t max_message_bytes)
     : group_(group),
       progress_(progress),
+      channel_name_(std::move(channel_name)),
       max_message_bytes_(max_message_bytes),
       registration_(progress, [this] { advance_all(); }) {
     ensure(max_message_bytes > 0 && max_message_bytes < (std::int64_t{1} << 31),
            "a message's byte count fits MPI's int");
 }
 
-MpiCommunicator::~MpiCommunicator() = default;
+MpiCommunicator::~MpiCommunicator() {
+    for (const std::int64_t track : tracks_) {
+        if (track >= 0) group_.ledger().remove_track(track);
+    }
+}
 
-std::int64_t MpiCommunicator::begin(int channel, const char* name) {
+std::int64_t MpiCommunicator::track_of(int channel) {
+    const auto index = static_cast<std::size_t>(channel);
+    if (index >= tracks_.size()) tracks_.resize(index + 1, -1);
+    if (tracks_[index] < 0) {
+        const std::string carries =
+            channel_name_ ? channel_name_(channel) : fmt::format("channel {}", channel);
+        tracks_[index] = group_.ledger().add_track(
+            fmt::format("{} ({})", group_.impl().name, carries), group_.members());
+    }
+    return tracks_[index];
+}
+
+template <typename Post>
+Handle MpiCommunicator::launch(int channel, const Call& call, Post post) {
     auto free = std::ranges::find_if(operations_, [](const auto& op) { return !op->active; });
     if (free == operations_.end()) {
         operations_.push_back(std::make_unique<Operation>());
@@ -63,11 +87,23 @@ std::int64_t MpiCommunicator::begin(int channel, const char* name) {
     operation.active = true;
     operation.complete = false;
     operation.channel = channel;
-    operation.name = name;
+    operation.call = call;
+    operation.track = track_of(channel);
+    operation.sequence = group_.ledger().begin(operation.track, call);
     operation.requests.clear();
+    operation.peers.clear();
     operation.sum = {};
     operation.gather_after_sum = false;
-    return free - operations_.begin();
+    const Group::Impl& group = group_.impl();
+    if (group.check_comm == MPI_COMM_NULL) {
+        post(operation);
+    } else {
+        // Tag 0 is that of the group's control calls.
+        operation.comparison.begin(group.check_comm, channel + 1, group.members, group.name,
+                                   operation.sequence, call);
+        operation.post = std::move(post);
+    }
+    return {*this, free - operations_.begin()};
 }
 
 void MpiCommunicator::post_send(Operation& operation, int peer, const std::byte* data,
@@ -77,6 +113,7 @@ void MpiCommunicator::post_send(Operation& operation, int peer, const std::byte*
         check_mpi(MPI_Isend(data + done, count, MPI_BYTE, peer, operation.channel,
                             group_.impl().comm, &operation.requests.emplace_back(MPI_REQUEST_NULL)),
                   "MPI_Isend");
+        operation.peers.push_back(peer);
     }
 }
 
@@ -87,22 +124,24 @@ void MpiCommunicator::post_receive(Operation& operation, int peer, std::byte* da
         check_mpi(MPI_Irecv(data + done, count, MPI_BYTE, peer, operation.channel,
                             group_.impl().comm, &operation.requests.emplace_back(MPI_REQUEST_NULL)),
                   "MPI_Irecv");
+        operation.peers.push_back(peer);
     }
     bytes_received_ += bytes;
 }
 
 Handle MpiCommunicator::all_gather(const RankBlocks& blocks, int channel) {
-    const std::int64_t id = begin(channel, "all_gather");
-    Operation& operation = *operations_[static_cast<std::size_t>(id)];
-    for (int distance = 1; distance < size(); ++distance) {
-        const int source = (rank() - distance + size()) % size();
-        post_receive(operation, source, blocks.block(source), blocks.block_bytes());
-    }
-    for (int distance = 1; distance < size(); ++distance) {
-        post_send(operation, (rank() + distance) % size(), blocks.block(rank()),
-                  blocks.block_bytes());
-    }
-    return {*this, id};
+    const Call call{
+        .kind = "all_gather", .count = blocks.block_count, .type = name_of(blocks.dtype)};
+    return launch(channel, call, [this, blocks](Operation& operation) {
+        for (int distance = 1; distance < size(); ++distance) {
+            const int source = (rank() - distance + size()) % size();
+            post_receive(operation, source, blocks.block(source), blocks.block_bytes());
+        }
+        for (int distance = 1; distance < size(); ++distance) {
+            post_send(operation, (rank() + distance) % size(), blocks.block(rank()),
+                      blocks.block_bytes());
+        }
+    });
 }
 
 void MpiCommunicator::exchange_for_sum(Operation& operation, const UnevenBlocks& blocks,
@@ -131,38 +170,40 @@ Handle MpiCommunicator::reduce_scatter(const RankBlocks& blocks, TypedSpan out, 
                                        int channel) {
     ensure(out.count == blocks.block_count && out.dtype != DType::kInt64,
            "reduce_scatter's result is one block of a floating-point type");
-    const std::int64_t id = begin(channel, "reduce_scatter");
-    Operation& operation = *operations_[static_cast<std::size_t>(id)];
-    exchange_for_sum(operation, {blocks, blocks.block_count * size()}, scratch);
-    operation.sum = out;
-    return {*this, id};
+    const Call call{
+        .kind = "reduce_scatter", .count = blocks.block_count, .type = name_of(blocks.dtype)};
+    return launch(channel, call, [this, blocks, out, scratch](Operation& operation) {
+        exchange_for_sum(operation, {blocks, blocks.block_count * size()}, scratch);
+        operation.sum = out;
+    });
 }
 
 Handle MpiCommunicator::all_reduce(TypedSpan values, TypedSpan scratch, int channel) {
-    const std::int64_t block = (values.count + size() - 1) / size();
-    const UnevenBlocks blocks{{values.data, block, block, values.dtype, values.device},
-                              values.count};
-    const std::int64_t id = begin(channel, "all_reduce");
-    Operation& operation = *operations_[static_cast<std::size_t>(id)];
-    exchange_for_sum(operation, blocks, scratch);
-    operation.sum = values.part(std::min(rank() * block, values.count), blocks.count(rank()));
-    operation.gather_after_sum = true;
-    operation.gather_blocks = blocks.blocks;
-    operation.gather_total = values.count;
-    return {*this, id};
+    const Call call{.kind = "all_reduce", .count = values.count, .type = name_of(values.dtype)};
+    return launch(channel, call, [this, values, scratch](Operation& operation) {
+        const std::int64_t block = (values.count + size() - 1) / size();
+        const UnevenBlocks blocks{{values.data, block, block, values.dtype, values.device},
+                                  values.count};
+        exchange_for_sum(operation, blocks, scratch);
+        operation.sum = values.part(std::min(rank() * block, values.count), blocks.count(rank()));
+        operation.gather_after_sum = true;
+        operation.gather_blocks = blocks.blocks;
+        operation.gather_total = values.count;
+    });
 }
 
 Handle MpiCommunicator::broadcast(TypedSpan values, int root, int channel) {
-    const std::int64_t id = begin(channel, "broadcast");
-    Operation& operation = *operations_[static_cast<std::size_t>(id)];
-    if (rank() != root) {
-        post_receive(operation, root, values.data, values.bytes());
-    } else {
+    const Call call{
+        .kind = "broadcast", .count = values.count, .type = name_of(values.dtype), .root = root};
+    return launch(channel, call, [this, values, root](Operation& operation) {
+        if (rank() != root) {
+            post_receive(operation, root, values.data, values.bytes());
+            return;
+        }
         for (int distance = 1; distance < size(); ++distance) {
             post_send(operation, (root + distance) % size(), values.data, values.bytes());
         }
-    }
-    return {*this, id};
+    });
 }
 
 bool MpiCommunicator::messages_complete(Operation& operation) {
@@ -176,8 +217,11 @@ bool MpiCommunicator::messages_complete(Operation& operation) {
 /// Goes as far as messages have arrived; whether that is the end.
 bool MpiCommunicator::advance(Operation& operation) {
     if (operation.complete) return true;
+    if (!operation.comparison.done()) return false;
+    if (operation.post) std::exchange(operation.post, nullptr)(operation);
     if (!messages_complete(operation)) return false;
     operation.requests.clear();
+    operation.peers.clear();
     if (operation.sum.count > 0) {
         kernels::tree_sum(operation.sum, operation.sources, operation.source_type);
         operation.sum = {};
@@ -205,16 +249,29 @@ bool MpiCommunicator::ready(std::int64_t id) {
     return advance(*operations_[static_cast<std::size_t>(id)]);
 }
 
+Wait MpiCommunicator::wait_of(const Operation& operation) const {
+    Wait wait{operation.track, operation.sequence, operation.call.describe()};
+    for (std::size_t i = 0; i < operation.requests.size(); ++i) {
+        int done = 0;
+        MPI_Request_get_status(operation.requests[i], &done, MPI_STATUS_IGNORE);
+        if (done == 0)
+            wait.missing.push_back(group_.members()[static_cast<std::size_t>(operation.peers[i])]);
+    }
+    std::ranges::sort(wait.missing);
+    wait.missing.erase(std::ranges::unique(wait.missing).begin(), wait.missing.end());
+    return wait;
+}
+
 void MpiCommunicator::wait(std::int64_t id) {
     Operation& operation = *operations_[static_cast<std::size_t>(id)];
     ensure(operation.active, "a collective is waited for once");
-    Waiter waiter(group_.timeout_s(), [&] {
-        return fmt::format("{} on channel {} among {} ranks", operation.name, operation.channel,
-                           size());
-    });
-    while (!advance(operation)) {
-        progress_.advance();
-        waiter.pause();
+    if (!advance(operation)) {
+        Waiter waiter(group_.ledger(), group_.timeout_s(),
+                      [this, &operation] { return wait_of(operation); });
+        do {
+            progress_.advance();
+            waiter.pause();
+        } while (!advance(operation));
     }
     operation.active = false;
 }

@@ -3,10 +3,13 @@
 
 #include "comm/communicator.h"
 #include "comm/group.h"
+#include "comm/ledger.h"
 #include "comm/progress.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace fullshard::comm {
@@ -19,11 +22,14 @@ namespace fullshard::comm {
 /// `ready` and `wait`, and whenever anything that shares `progress` waits.
 class MpiCommunicator final : public Communicator {
   public:
+    /// What a channel carries, for reports and errors: "gather of blocks.2".
+    using ChannelName = std::function<std::string(int channel)>;
+
     static constexpr std::int64_t kMaxMessageBytes = std::int64_t{256} << 20;
 
     /// `max_message_bytes` must be equal on all ranks. At most one communicator a group: two would
     /// take each other's messages.
-    MpiCommunicator(const Group& group, Progress& progress,
+    MpiCommunicator(const Group& group, Progress& progress, ChannelName channel_name = {},
                     std::int64_t max_message_bytes = kMaxMessageBytes);
     ~MpiCommunicator() override;
 
@@ -42,7 +48,12 @@ class MpiCommunicator final : public Communicator {
 
     bool ready(std::int64_t operation) override;
     void wait(std::int64_t operation) override;
-    std::int64_t begin(int channel, const char* name);
+    /// Notes the call and lets `post` send and receive its messages, at once or, where comm.check
+    /// is on, when it is known that all ranks make it.
+    template <typename Post>
+    Handle launch(int channel, const Call& call, Post post);
+    std::int64_t track_of(int channel);
+    Wait wait_of(const Operation& operation) const;
     void post_send(Operation& operation, int peer, const std::byte* data, std::int64_t bytes);
     void post_receive(Operation& operation, int peer, std::byte* data, std::int64_t bytes);
     void exchange_for_sum(Operation& operation, const UnevenBlocks& blocks, TypedSpan scratch);
@@ -52,7 +63,9 @@ class MpiCommunicator final : public Communicator {
 
     Group group_;
     Progress& progress_;
+    ChannelName channel_name_;
     std::int64_t max_message_bytes_;
+    std::vector<std::int64_t> tracks_;  ///< in the ledger, by channel; -1: not used so far
     std::int64_t bytes_received_ = 0;
     std::vector<std::unique_ptr<Operation>>
         operations_;  ///< recycled: none is freed before the end

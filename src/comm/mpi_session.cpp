@@ -6,9 +6,12 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -44,24 +47,41 @@ std::string MpiSession::library_version() const {
     return version.substr(0, version.find(','));
 }
 
-void MpiSession::abort(const std::string& cause, int exit_code) {
+namespace {
+
+bool mpi_runs() {
     int initialized = 0;
     int finalized = 0;
     MPI_Initialized(&initialized);
     MPI_Finalized(&finalized);
-    const bool ends_job = initialized != 0 && finalized == 0;
-    if (ends_job) {
+    return initialized != 0 && finalized == 0;
+}
+
+}  // namespace
+
+void MpiSession::abort(const std::string& cause, int exit_code) {
+    if (mpi_runs()) {
         // When a peer is late, all others notice at once. The lowest of them speaks and ends the
         // job before the next one would: one cause line instead of one a rank.
-        constexpr auto kHeadStart = std::chrono::milliseconds(50);
+        constexpr auto kHeadStart = std::chrono::milliseconds(200);
         int rank = 0;
         MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        std::this_thread::sleep_for(kHeadStart * std::min(rank, 20));
+        std::this_thread::sleep_for(kHeadStart * std::min(rank, 10));
     }
-    const std::string line = fmt::format("fullshard: {}: {}\n", process_name(), cause);
-    std::fputs(line.c_str(), stderr);
+    end_job(fmt::format("{}: {}", process_name(), cause), exit_code);
+}
+
+void MpiSession::end_job(const std::string& line, int exit_code) {
+    for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGALRM})
+        std::signal(signal, SIG_DFL);
+    std::fputs(fmt::format("fullshard: {}\n", line).c_str(), stderr);
     std::fflush(stderr);
-    if (ends_job) MPI_Abort(MPI_COMM_WORLD, exit_code);
+    if (mpi_runs()) {
+        // Whatever state MPI is in: this process ends.
+        constexpr unsigned kSecondsToAbort = 5;
+        ::alarm(kSecondsToAbort);
+        MPI_Abort(MPI_COMM_WORLD, exit_code);
+    }
     std::_Exit(exit_code);
 }
 

@@ -10,7 +10,7 @@ namespace fullshard::comm {
 class MpiSession {
   public:
     /// Throws RunError when the library grants less than MPI_THREAD_FUNNELED: helper threads (of
-    /// LibTorch) exist, though only the main thread calls MPI.
+    /// LibTorch, and the watchdog's) exist, though only the main thread calls MPI, but to abort.
     MpiSession(int& argc, char**& argv);
     /// Finalises, but not while an exception unwinds: peers may never reach the collective.
     ~MpiSession();
@@ -24,8 +24,11 @@ class MpiSession {
     std::string library_version() const;
 
     /// Prints "fullshard: <process>: <cause>" as one line and ends all ranks at once with
-    /// `exit_code`.
+    /// `exit_code`. When ranks notice a problem at the same time, the lowest of them speaks.
     [[noreturn]] static void abort(const std::string& cause, int exit_code);
+    /// Prints "fullshard: <line>" and ends all ranks at once with `exit_code`, from any thread.
+    /// From here on signals have their default effect.
+    [[noreturn]] static void end_job(const std::string& line, int exit_code);
 
   private:
     int rank_ = 0;

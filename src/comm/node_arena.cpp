@@ -69,6 +69,7 @@ class NodeArena::Window {
         if (!problem.empty()) throw RunError(problem);
         // Rank 0 allocates all of it: one contiguous range, whatever the library's alignment is.
         void* own = nullptr;
+        const auto blocking = node.impl().block_in({.kind = "MPI_Win_allocate_shared"});
         check_mpi(MPI_Win_allocate_shared(node.rank() == 0 ? bytes : 0, 1, MPI_INFO_NULL,
                                           node.impl().comm, &own, &window_),
                   "MPI_Win_allocate_shared");
@@ -104,9 +105,9 @@ class NodeArena::Window {
 
 NodeArena::NodeArena(const Group& node, std::int64_t bytes, std::int64_t channels,
                      Progress& progress)
-    : rank_(node.rank()),
+    : node_(node),
+      rank_(node.rank()),
       size_(node.size()),
-      timeout_s_(node.timeout_s()),
       progress_(progress),
       channels_(channels),
       counters_per_rank_(round_up(channels * 8, kCacheLine) / 8) {
@@ -143,10 +144,13 @@ void NodeArena::post(std::int64_t channel) {
     std::atomic_ref(*counter(rank_, channel)).fetch_add(1, std::memory_order_release);
 }
 
+bool NodeArena::reached(int rank, std::int64_t channel, std::uint64_t value) const {
+    return std::atomic_ref(*counter(rank, channel)).load(std::memory_order_acquire) >= value;
+}
+
 bool NodeArena::reached(std::int64_t channel, std::uint64_t value) const {
     for (int rank = 0; rank < size_; ++rank) {
-        const std::atomic_ref theirs(*counter(rank, channel));
-        if (theirs.load(std::memory_order_acquire) < value) return false;
+        if (!reached(rank, channel, value)) return false;
     }
     return true;
 }
@@ -154,7 +158,15 @@ bool NodeArena::reached(std::int64_t channel, std::uint64_t value) const {
 void NodeArena::wait(std::int64_t channel, std::uint64_t value,
                      const std::function<std::string()>& awaited) const {
     if (reached(channel, value)) return;
-    Waiter waiter(timeout_s_, awaited);
+    const auto wait = [&] {
+        Wait described{.what = awaited()};
+        for (int rank = 0; rank < size_; ++rank) {
+            if (!reached(rank, channel, value))
+                described.missing.push_back(node_.members()[static_cast<std::size_t>(rank)]);
+        }
+        return described;
+    };
+    Waiter waiter(node_.ledger(), node_.timeout_s(), std::cref(wait));
     while (!reached(channel, value)) {
         progress_.advance();
         waiter.pause();

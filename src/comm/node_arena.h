@@ -36,17 +36,18 @@ class NodeArena {
     /// Increments this rank's counter; never waits.
     void post(std::int64_t channel);
     bool reached(std::int64_t channel, std::uint64_t value) const;
-    /// Throws CommunicationError after the group's deadline; `awaited` then says what for.
+    /// Throws TimeoutError after the group's deadline; `awaited` then says what for.
     void wait(std::int64_t channel, std::uint64_t value,
               const std::function<std::string()>& awaited) const;
 
   private:
     class Window;
     std::uint64_t* counter(int rank, std::int64_t channel) const;
+    bool reached(int rank, std::int64_t channel, std::uint64_t value) const;
 
+    Group node_;
     int rank_;
     int size_;
-    double timeout_s_;
     Progress& progress_;
     std::int64_t channels_;
     std::int64_t counters_per_rank_;  ///< padded so that ranks do not write into one cache line

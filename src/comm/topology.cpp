@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
 namespace fullshard::comm {
 
@@ -25,8 +26,9 @@ Topology find_topology(const Group& ranks, int ranks_per_node) {
     topology.node = ranks.split_by_shared_memory();
     if (ranks_per_node > 0) {
         const int node = ranks.rank() / ranks_per_node;
-        const int on_this_host = topology.node.split(node, ranks.rank()).size();
-        topology.node = ranks.split(node, ranks.rank());
+        const int on_this_host =
+            topology.node.split(node, ranks.rank(), "ranks of an emulated node").size();
+        topology.node = ranks.split(node, ranks.rank(), fmt::format("node {}", node));
         agree(ranks, [&] {
             if (on_this_host == topology.node.size()) return;
             throw UsageError(
@@ -46,19 +48,23 @@ Topology find_topology(const Group& ranks, int ranks_per_node) {
         topology.node_sizes.push_back(static_cast<int>(std::ranges::count(leaders, rank)));
     }
     // Ties in the key keep the order of ranks, which is the order within the node.
-    topology.world = ranks.split(0, topology.node_index);
+    topology.world = ranks.split(0, topology.node_index, "world");
     return topology;
 }
 
 namespace {
 
-NodeLanes make_lanes(const Group& group, int node_index, bool node_shared) {
-    const Group node = group.split(node_index, group.rank());
+/// `name` is the group's.
+NodeLanes make_lanes(const Group& group, const std::string& name, int node_index,
+                     bool node_shared) {
+    const Group node =
+        group.split(node_index, group.rank(), fmt::format("{} on node {}", name, node_index));
     std::array<std::int64_t, 1> smallest{node.size()}, largest{node.size()};
     group.all_reduce(smallest, Reduction::kMin);
     group.all_reduce(largest, Reduction::kMax);
     if (!node_shared || smallest != largest) return {Group::self(group.timeout_s()), group};
-    return {node, group.split(node.rank(), group.rank())};
+    return {node, group.split(node.rank(), group.rank(),
+                              fmt::format("lane {} of {}", node.rank(), name))};
 }
 
 }  // namespace
@@ -68,16 +74,19 @@ Mesh make_mesh(const Topology& topology, int group_size, bool node_shared) {
     ensure(group_size > 0 && world.size() % group_size == 0,
            "shard groups of equal size make up the world");
     const int replica = world.rank() / group_size;
-    Mesh mesh{world.split(replica, world.rank()),
-              world.split(world.rank() % group_size, world.rank()),
+    const int shard = world.rank() % group_size;
+    const std::string group_name = fmt::format("shard group {}", replica);
+    Mesh mesh{world.split(replica, world.rank(), group_name),
+              world.split(shard, world.rank(), fmt::format("replicas of shard {}", shard)),
               {}};
-    mesh.lanes = make_lanes(mesh.shard_group, topology.node_index, node_shared);
+    mesh.lanes = make_lanes(mesh.shard_group, group_name, topology.node_index, node_shared);
     return mesh;
 }
 
 Group split_lane(const Group& lane, int size) {
     ensure(size > 0 && lane.size() % size == 0, "groups of equal size make up the lane");
-    return lane.split(lane.rank() / size, lane.rank());
+    const int part = lane.rank() / size;
+    return lane.split(part, lane.rank(), fmt::format("part {} of a lane", part));
 }
 
 }  // namespace fullshard::comm

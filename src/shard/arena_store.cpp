@@ -17,9 +17,10 @@ TypedSpan elements(const comm::NodeArena& arena, std::int64_t byte_offset, std::
 }
 
 std::unique_ptr<comm::Communicator> make_communicator(const comm::Group& group,
-                                                      comm::Progress& progress) {
+                                                      comm::Progress& progress,
+                                                      const Layout& layout) {
     if (group.size() == 1) return nullptr;
-    return std::make_unique<comm::MpiCommunicator>(group, progress);
+    return std::make_unique<comm::MpiCommunicator>(group, progress, channel_names(layout));
 }
 
 }  // namespace
@@ -39,8 +40,8 @@ ArenaStore::ArenaStore(const Layout& layout, const Schedule& schedule, const com
                      size_of(options.gradient()),
              parameter_channels + GradReducer::channels(gradient_slots_), progress_),
       parameters_(elements(arena_, 0, parameter_numel, options.compute)),
-      lane_(make_communicator(mesh.lanes.lane, progress_)),
-      replicas_(make_communicator(mesh.replicas, progress_)),
+      lane_(make_communicator(mesh.lanes.lane, progress_, layout)),
+      replicas_(make_communicator(mesh.replicas, progress_, layout)),
       reducer_(
           layout_, gradient_slots_, place_, options, arena_,
           elements(arena_, parameters_.bytes(),

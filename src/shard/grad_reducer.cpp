@@ -22,6 +22,13 @@ std::int64_t largest_shard(const Layout& layout) {
 
 }  // namespace
 
+std::function<std::string(int channel)> channel_names(const Layout& layout) {
+    return [&layout](int channel) -> std::string {
+        if (channel == kReduceChannel) return "gradient reduction";
+        return "gather of " + layout.units.at(static_cast<std::size_t>(channel - gather_channel(0))).name();
+    };
+}
+
 std::int64_t GradReducer::arena_numel(const SlotPlan& slots, const Place& place,
                                       const StoreOptions& options) {
     return needs_no_gradient_slots(options, place) ? 0 : slots.numel() * place.node_size;

@@ -12,7 +12,9 @@
 #include "shard/unit_store.h"
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace fullshard::shard {
@@ -24,6 +26,9 @@ constexpr int kReduceChannel = 0;
 constexpr int gather_channel(std::int64_t unit) {
     return 1 + static_cast<int>(unit);
 }
+
+/// What those channels carry, for reports and errors. The layout outlives the result.
+std::function<std::string(int channel)> channel_names(const Layout& layout);
 
 /// Communicators that gradients cross; null where there is nobody to talk to.
 struct ReductionPeers {

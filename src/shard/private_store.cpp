@@ -13,7 +13,8 @@ PrivateStore::PrivateStore(const Layout& layout, const Schedule& schedule,
                            const comm::Group& replicas, const StoreOptions& options)
     : layout_(layout),
       options_(options),
-      replicas_(std::make_unique<comm::MpiCommunicator>(replicas, progress_)),
+      replicas_(std::make_unique<comm::MpiCommunicator>(
+          replicas, progress_, [](int) { return std::string("gradient reduction"); })),
       disturbance_(options.faults, replicas.rank()),
       contributions_(reductions_a_step(options)),
       masters_(layout.padded()),

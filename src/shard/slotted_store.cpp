@@ -29,7 +29,8 @@ SlottedStore::SlottedStore(const Layout& layout, const Schedule& schedule, const
     ensure(ranks % place().node_size == 0 && place().shards() % ranks == 0,
            "a smaller group consists of whole nodes and divides the shard group");
     regather_.lane = std::make_unique<comm::MpiCommunicator>(
-        comm::split_lane(mesh.lanes.lane, static_cast<int>(ranks / place().node_size)), progress());
+        comm::split_lane(mesh.lanes.lane, static_cast<int>(ranks / place().node_size)), progress(),
+        channel_names(layout));
     std::int64_t offset = 0;
     for (const Unit& each : layout.units) {
         regather_.offsets.push_back(offset);

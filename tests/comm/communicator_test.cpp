@@ -32,7 +32,7 @@ float tree(int first, int count, std::int64_t index) {
 
 class CommunicatorTest : public ::testing::TestWithParam<std::int64_t> {
   protected:
-    CommunicatorTest() : communicator_(world(), progress_, /*max_message_bytes=*/GetParam()) {}
+    CommunicatorTest() : communicator_(world(), progress_, {}, /*max_message_bytes=*/GetParam()) {}
     int rank() const { return communicator_.rank(); }
     int size() const { return communicator_.size(); }
     Progress progress_;

@@ -30,6 +30,7 @@ hid_t open_together(const comm::Group& sharing, const fs::path& path) {
     const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_fapl_mpio(access, sharing.impl().comm, MPI_INFO_NULL);
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+    const auto blocking = sharing.impl().block_in({.kind = "H5Fopen"});
     const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, access);
     H5Pclose(access);
     return file;
@@ -100,7 +101,10 @@ std::vector<WrittenBlock> write_together(const SaveLayout& layout, const fs::pat
         failure = std::current_exception();
     }
     comm::agree(ranks.world, [&] {
-        file->close();
+        {
+            const auto blocking = ranks.sharing.impl().block_in({.kind = "H5Fclose"});
+            file->close();
+        }
         if (failure) std::rethrow_exception(failure);
         sync_file(path);
     });
