@@ -6,7 +6,9 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "comm/agree.h"
+#include "comm/ledger.h"
 #include "comm/mpi_session.h"
+#include "comm/watchdog.h"
 #include "config/parser.h"
 #include "train/run.h"
 #include "train/stop.h"
@@ -14,7 +16,10 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -57,11 +62,22 @@ config::Deck read_deck(const Command& command, const comm::Group& job) {
     return deck;
 }
 
-ExitCode run_command(const comm::MpiSession& session, const train::StopRequest& stop,
+/// Until the deck says otherwise.
+constexpr double kStartTimeoutSeconds = 300.0;
+
+/// What lives as long as the process's part in the job.
+struct Process {
+    double started =
+        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    train::StopRequest stop{};
+    std::shared_ptr<comm::Ledger> ledger = std::make_shared<comm::Ledger>();
+    comm::Watchdog watchdog{ledger};
+};
+
+ExitCode run_command(const comm::MpiSession& session, Process& process,
                      const std::vector<std::string>& words,
                      const train::ModelFactory& custom_model) {
-    constexpr double kStartTimeoutSeconds = 300.0;  // until the deck says otherwise
-    const comm::Group start = comm::Group::world(kStartTimeoutSeconds);
+    const comm::Group start = comm::Group::world(kStartTimeoutSeconds, process.ledger);
     const std::vector<std::string> job_words = broadcast_words(words, start);
     Command command;
     comm::agree(start, [&] {
@@ -70,18 +86,26 @@ ExitCode run_command(const comm::MpiSession& session, const train::StopRequest& 
     });
     const config::Deck deck = read_deck(command, start);
     Log log(session.rank());
-    const comm::Group job = comm::Group::world(deck.comm.timeout_s);
+    // While the ranks set up, one may be busy for long: its own deadline ends the job then.
+    process.ledger->allow(deck.comm.start_timeout_s);
+    const comm::Group job =
+        start.renewed("all ranks", std::max(deck.comm.timeout_s, deck.comm.start_timeout_s),
+                      deck.comm.check ? comm::CollectiveCheck::kOn : comm::CollectiveCheck::kOff);
     if (command.print_units) {
         const std::string text = train::units_of_run(deck, job, custom_model);
         if (session.rank() == 0) std::fputs(text.c_str(), stdout);
         return ExitCode::kDone;
     }
-    if (command.name == CommandName::kEval) {
-        train::run_evaluation(deck, job, custom_model, log);
-        return ExitCode::kDone;
-    }
-    return train::run_training(
-        deck, job, {session.host(), session.library_version(), stop, custom_model}, log);
+    const train::RunEnvironment environment{.host = session.host(),
+                                            .mpi_library = session.library_version(),
+                                            .started = process.started,
+                                            .job_end = process_environment("SLURM_JOB_END_TIME"),
+                                            .stop = process.stop,
+                                            .watchdog = process.watchdog,
+                                            .custom_model = custom_model};
+    if (command.name == CommandName::kEval)
+        return train::run_evaluation(deck, job, environment, log);
+    return train::run_training(deck, job, environment, log);
 }
 
 }  // namespace
@@ -102,16 +126,24 @@ int run_program(int argc, char** argv, const train::ModelFactory& custom_model) 
             std::fputs(fmt::format("fullshard: {}\n", error.what()).c_str(), stderr);
         return static_cast<int>(error.exit_code());
     }
-    const train::StopRequest stop;
+    Process process;
     try {
+        process.ledger->allow(kStartTimeoutSeconds);
+        process.ledger->enter("MPI_Init");
         comm::MpiSession session(argc, argv);
+        process.watchdog.set_process(session.rank(), session.size(), session.host());
+        process.ledger->enter("start-up");
         try {
-            return static_cast<int>(run_command(session, stop, words, custom_model));
+            const ExitCode code = run_command(session, process, words, custom_model);
+            process.ledger->enter("MPI_Finalize");
+            return static_cast<int>(code);
         } catch (const comm::AgreedError& error) {
             if (session.rank() == 0)
                 std::fputs(fmt::format("fullshard: {}\n", error.what()).c_str(), stderr);
             return static_cast<int>(error.exit_code());
         }
+    } catch (const TimeoutError& error) {
+        process.watchdog.end_late_job(error.what());
     } catch (const Error& error) {
         comm::MpiSession::abort(error.what(), static_cast<int>(error.exit_code()));
     } catch (const std::exception& error) {

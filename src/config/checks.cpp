@@ -172,11 +172,14 @@ void check_sums(const Deck& deck, std::vector<Contradiction>& found) {
 }
 
 void check_fault(const Deck& deck, std::vector<Contradiction>& found) {
-    if (deck.fault.throw_at_step > deck.train.steps) {
-        found.push_back({{"fault.throw_at_step", "train.steps"},
-                         "the fault would never happen",
-                         fmt::format("set fault.throw_at_step = {} or less", deck.train.steps)});
-    }
+    const auto within_run = [&](std::string key, std::int64_t step) {
+        if (step <= deck.train.steps) return;
+        const std::string remedy = fmt::format("set {} = {} or less", key, deck.train.steps);
+        found.push_back({{std::move(key), "train.steps"}, "the fault would never happen", remedy});
+    };
+    within_run("fault.throw_at_step", deck.fault.throw_at_step);
+    within_run("fault.hang_at_step", deck.fault.hang_at_step);
+    within_run("fault.stray_collective_at_step", deck.fault.stray_collective_at_step);
     if (deck.fault.kill_in_save >= SaveStage::kBeforeManifest && deck.fault.rank != 0) {
         found.push_back({{"fault.kill_in_save", "fault.rank"},
                          "rank 0 alone passes that stage",

@@ -7,7 +7,7 @@ namespace {
 
 auto sections(const Deck& deck) {
     return std::tie(deck.run, deck.model, deck.data, deck.train, deck.optimizer, deck.schedule,
-                    deck.shard, deck.reduce, deck.precision, deck.topology, deck.comm,
+                    deck.shard, deck.reduce, deck.precision, deck.topology, deck.comm, deck.stop,
                     deck.checkpoint, deck.kernels, deck.fault);
 }
 

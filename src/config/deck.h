@@ -199,9 +199,21 @@ enum class Backend : std::uint8_t { kMpi };
 struct Comm {
     Backend backend = Backend::kMpi;
     bool node_shared = true;
-    double timeout_s = 300.0;
+    double timeout_s = 300.0;        ///< longest silence of a rank, and longest wait for others
+    double start_timeout_s = 600.0;  ///< the same until the first step is done
+    bool check = false;              ///< ranks compare every collective before it runs
 
     bool operator==(const Comm&) const = default;
+};
+
+/// How a run ends before its last step. Times are in seconds.
+struct Stop {
+    double time_limit_s = 0.0;  ///< after the start; 0: none but the job's
+    double margin_s = 60.0;     ///< left over when the run stops before the job's end
+    double grace_s = 120.0;     ///< longest time from a signal to the ranks' agreement
+    double save_s = 600.0;      ///< longest time for the checkpoint that follows
+
+    bool operator==(const Stop&) const = default;
 };
 
 enum class CheckpointFiles : std::uint8_t { kOne, kNode };
@@ -214,7 +226,7 @@ struct Checkpoint {
     std::filesystem::path resume = "auto";  ///< "auto", "never" or a checkpoint's path
     CheckpointFiles files = CheckpointFiles::kOne;
     bool async = false;        ///< written while training goes on
-    double timeout_s = 600.0;  ///< longest wait for a save in the background
+    double timeout_s = 600.0;  ///< longest time for a save
     OnSaveError on_error = OnSaveError::kContinue;
     bool verify_load = true;
     bool load_strict = true;
@@ -242,9 +254,12 @@ enum class SaveStage : std::uint8_t {
 
 /// Faults that tests inject.
 struct Fault {
-    std::int64_t throw_at_step = 0;  ///< steps count from 1; 0: never
+    std::int64_t throw_at_step = 0;             ///< steps count from 1; 0: never
+    std::int64_t hang_at_step = 0;              ///< the rank does nothing more
+    std::int64_t stray_collective_at_step = 0;  ///< the rank makes a call that others do not
+    double slow_step_s = 0.0;                   ///< longer takes each step of the rank
     SaveStage kill_in_save = SaveStage::kNone;
-    std::int64_t rank = 0;      ///< the rank that throws or is killed
+    std::int64_t rank = 0;      ///< the rank that all of the above happen to
     std::int64_t delay_us = 0;  ///< longest random delay at a synchronisation point
     bool poison = false;        ///< fill slots with NaN between uses
 
@@ -263,6 +278,7 @@ struct Deck {
     Precision precision;
     Topology topology;
     Comm comm;
+    Stop stop;
     Checkpoint checkpoint;
     Kernels kernels;
     Fault fault;

@@ -103,6 +103,7 @@ Section reduce_section();
 Section precision_section();
 Section topology_section();
 Section comm_section();
+Section stop_section();
 Section checkpoint_section();
 Section kernels_section();
 Section fault_section();

@@ -24,7 +24,8 @@ const std::vector<Section>& key_table() {
         train_section(),      optimizer_section(), parameter_group_sections(),
         schedule_section(),   shard_section(),     reduce_section(),
         precision_section(),  topology_section(),  comm_section(),
-        checkpoint_section(), kernels_section(),   fault_section()};
+        stop_section(),       checkpoint_section(), kernels_section(),
+        fault_section()};
     return table;
 }
 

@@ -15,13 +15,41 @@ Section topology_section() {
 Section comm_section() {
     const auto s = &Deck::comm;
     const Choice<Backend> backends{{{"mpi", Backend::kMpi}}};
-    return {"comm",
-            "How ranks talk to each other.",
-            {key("comm.backend", s, &Comm::backend, backends, "", "Library that moves the bytes."),
-             key("comm.node_shared", s, &Comm::node_shared, Boolean{}, "",
-                 "Ranks of a node exchange data through shared memory instead of messages."),
-             key("comm.timeout_s", s, &Comm::timeout_s, Real{.min_open = true}, "s",
-                 "A rank that waits longer than this for the others ends the job.")}};
+    return {
+        "comm",
+        "How ranks talk to each other.",
+        {key("comm.backend", s, &Comm::backend, backends, "", "Library that moves the bytes."),
+         key("comm.node_shared", s, &Comm::node_shared, Boolean{}, "",
+             "Ranks of a node exchange data through shared memory instead of messages."),
+         key("comm.timeout_s", s, &Comm::timeout_s, Real{.min_open = true}, "s",
+             "A rank that waits longer than this for the others, or does longer than this "
+             "without a word to them, ends the job, and the log says which rank is to blame."),
+         key("comm.start_timeout_s", s, &Comm::start_timeout_s, Real{.min_open = true}, "s",
+             "The same until the first step is done: setting up, reading data and checkpoints."),
+         key("comm.check", s, &Comm::check, Boolean{}, "",
+             "Ranks compare every collective before it runs, and the job ends with both calls "
+             "named where two differ. Costs a message and a wait for each.")}};
+}
+
+Section stop_section() {
+    const auto s = &Deck::stop;
+    return {
+        "stop",
+        "How a run ends before its last step: after a signal (USR1, USR2, TERM, INT) or before "
+        "the job's time is up it writes a checkpoint and ends with exit code 85.",
+        {key("stop.time_limit_s", s, &Stop::time_limit_s, Real{}, "s",
+             "The job's time is up so long after the start. 0: when Slurm says, in "
+             "SLURM_JOB_END_TIME; never elsewhere. With both the earlier one counts."),
+         key("stop.margin_s", s, &Stop::margin_s, Real{}, "s",
+             "The run stops when the job has less time left than this, the longest step, and "
+             "twice the longest checkpoint so far."),
+         key("stop.grace_s", s, &Stop::grace_s, Real{.min_open = true}, "s",
+             "Longest time from a signal until all ranks have agreed to stop, which they do "
+             "after each step: more than a step takes. Then the job ends at once, without a "
+             "new checkpoint, with exit code 5."),
+         key("stop.save_s", s, &Stop::save_s, Real{.min_open = true}, "s",
+             "Longest time for the checkpoint that follows. Then the job ends at once with exit "
+             "code 5; earlier checkpoints stay whole.")}};
 }
 
 Section checkpoint_section() {
@@ -51,8 +79,9 @@ Section checkpoint_section() {
              "Training goes on while a copy of the state is written, which needs memory for "
              "that copy. The last save, and one on request, is waited for."),
          key("checkpoint.timeout_s", s, &Checkpoint::timeout_s, Real{.min_open = true}, "s",
-             "Longest wait for a save in the background to end, before the next save and at "
-             "the end of the run."),
+             "Longest time for a save. One in the background is given up when it is waited for "
+             "longer than this, before the next save and at the end of the run; another one "
+             "ends the job."),
          key("checkpoint.on_error", s, &Checkpoint::on_error, on_error, "",
              "What a save that fails (a full disk) does to the run. continue: a warning, and "
              "the next one is tried; the save at the end of the run must succeed. abort: the "
@@ -89,11 +118,19 @@ Section fault_section() {
             "Faults on purpose, for tests only; the log announces them.",
             {key("fault.throw_at_step", s, &Fault::throw_at_step, Integer{0, kMaxCount}, "steps",
                  "The step, counted from 1, in which rank fault.rank throws. 0: never."),
+             key("fault.hang_at_step", s, &Fault::hang_at_step, Integer{0, kMaxCount}, "steps",
+                 "The step in which rank fault.rank stops doing anything. 0: never."),
+             key("fault.stray_collective_at_step", s, &Fault::stray_collective_at_step,
+                 Integer{0, kMaxCount}, "steps",
+                 "The step in which rank fault.rank calls a collective that the others do not. "
+                 "0: never."),
+             key("fault.slow_step_s", s, &Fault::slow_step_s, Real{}, "s",
+                 "Each step of rank fault.rank takes so much longer."),
              key("fault.kill_in_save", s, &Fault::kill_in_save, stages, "",
                  "Where in a save rank fault.rank is killed; it is 0 for before_manifest and "
                  "later."),
              key("fault.rank", s, &Fault::rank, Integer{0, kMaxRanks}, "",
-                 "The rank that throws or is killed."),
+                 "The rank that a fault of a rank happens to."),
              key("fault.delay_us", s, &Fault::delay_us, Integer{0, 10'000'000}, "us",
                  "Longest random delay of a rank at each synchronisation point. 0: none."),
              key("fault.poison", s, &Fault::poison, Boolean{}, "",

@@ -116,12 +116,27 @@ void add_idle_sharding_keys(const Deck& deck, IdleKeys& idle) {
     }
 }
 
+bool happens_to_a_rank(const Fault& fault) {
+    return fault.throw_at_step > 0 || fault.hang_at_step > 0 ||
+           fault.stray_collective_at_step > 0 || fault.slow_step_s > 0.0 ||
+           fault.kill_in_save != SaveStage::kNone;
+}
+
 void add_faults(const Fault& fault, std::vector<std::string>& result) {
-    if (fault.throw_at_step > 0) {
+    const auto in_step = [&](std::int64_t step, std::string_view key, std::string_view what) {
+        if (step == 0) return;
+        result.push_back(fmt::format("FAULT INJECTION: rank {} will {} in step {} ({}, fault.rank)",
+                                     fault.rank, what, step, key));
+    };
+    in_step(fault.throw_at_step, "fault.throw_at_step", "throw");
+    in_step(fault.hang_at_step, "fault.hang_at_step", "hang");
+    in_step(fault.stray_collective_at_step, "fault.stray_collective_at_step",
+            "call a stray collective");
+    if (fault.slow_step_s > 0.0) {
         result.push_back(
-            fmt::format("FAULT INJECTION: rank {} will throw in step {} "
-                        "(fault.throw_at_step, fault.rank)",
-                        fault.rank, fault.throw_at_step));
+            fmt::format("FAULT INJECTION: each step of rank {} takes {} s longer "
+                        "(fault.slow_step_s, fault.rank)",
+                        fault.rank, fault.slow_step_s));
     }
     if (fault.kill_in_save != SaveStage::kNone) {
         result.push_back(
@@ -152,11 +167,8 @@ std::vector<std::string> warnings(const Deck& deck) {
     add_idle_data_keys(deck, idle);
     add_idle_training_keys(deck, idle);
     add_idle_sharding_keys(deck, idle);
-    if (deck.fault.throw_at_step == 0 && deck.fault.kill_in_save == SaveStage::kNone) {
+    if (!happens_to_a_rank(deck.fault)) {
         idle.report({"fault.rank"}, "no fault of a rank is asked for");
-    }
-    if (!deck.checkpoint.async) {
-        idle.report({"checkpoint.timeout_s"}, "it is read for checkpoint.async = on");
     }
     add_faults(deck.fault, result);
     return result;

@@ -4,8 +4,11 @@
 #include "comm/group.h"
 #include "data/loader.h"
 #include "train/engine.h"
+#include "train/stop_controller.h"
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace fullshard::train {
 
@@ -20,17 +23,20 @@ class Evaluator {
   public:
     Evaluator(Engine& engine, const data::ValidationLoader& loader, const comm::Group& world);
 
-    /// Collective.
-    Evaluation evaluate();
+    /// Nothing where the ranks agreed on the way to stop. Collective.
+    std::optional<Evaluation> evaluate(StopController& stop);
 
-    /// Forward passes of one evaluation on each rank.
-    std::int64_t rounds() const { return loader_.rounds(world_.size()); }
+    /// Forward passes of the last evaluation on each rank.
+    std::int64_t rounds_run() const { return rounds_run_; }
 
   private:
     Engine& engine_;
     const data::ValidationLoader& loader_;
     const comm::Group& world_;
     data::TokenBatch batch_;
+    std::int64_t rounds_run_ = 0;
+    std::vector<double> of_round_;  ///< loss, tokens and vote on stopping of each rank
+    std::vector<double> votes_;
 };
 
 }  // namespace fullshard::train

@@ -45,6 +45,12 @@ checkpoint::Manifest manifest_of(const Start& start, const ShardedModel& sharded
     return manifest;
 }
 
+InjectedFaults faults_of(const config::Fault& fault, std::int64_t rank) {
+    if (fault.rank != rank) return {};
+    return {fault.throw_at_step, fault.hang_at_step, fault.stray_collective_at_step,
+            fault.slow_step_s};
+}
+
 /// Everything a training run consists of, in the order in which it comes to life.
 class TrainingRun {
   public:
@@ -65,7 +71,9 @@ class TrainingRun {
     const config::Deck& deck_ = start_.deck;
     RunEnvironment environment_;
     Log& log_;
-    std::int64_t job_rank_;
+    const comm::Group& job_;
+    StopController stop_;
+    comm::Watchdog::Registration stop_deadlines_;
     ShardedModel sharded_;
     const comm::Group& world_ = sharded_.world();
     optim::AdamW optimizer_;
@@ -81,7 +89,10 @@ TrainingRun::TrainingRun(Start start, const comm::Group& job, const RunEnvironme
     : start_(std::move(start)),
       environment_(environment),
       log_(log),
-      job_rank_(job.rank()),
+      job_(job),
+      stop_(environment.stop, deck_.stop,
+            end_of_job(environment.job_end, deck_.stop.time_limit_s, environment.started)),
+      stop_deadlines_(environment.watchdog, [this] { return stop_.watch(); }),
       sharded_(deck_, start_.batch, start_.model, start_.spec, job),
       optimizer_(make_optimizer(adamw_of(deck_.optimizer), sharded_.layout(), sharded_.store(),
                                 [this](const spec::ParameterSpec& parameter) {
@@ -91,7 +102,7 @@ TrainingRun::TrainingRun(Start start, const comm::Group& job, const RunEnvironme
       checkpoints_({world_, sharded_.replicas(), sharded_.layout(), sharded_.store(), optimizer_},
                    saving_ranks(deck_.checkpoint.files, sharded_.topology()),
                    deck_.run.dir / checkpoint::kCheckpointsFolder, manifest_of(start_, sharded_),
-                   deck_.checkpoint, stage_hook(deck_.fault, job_rank_)),
+                   deck_.checkpoint, stage_hook(deck_.fault, job.rank())),
       evaluator_(make_evaluator(start_, sharded_)) {}
 
 void TrainingRun::open_run_folder() {
@@ -99,6 +110,7 @@ void TrainingRun::open_run_folder() {
         if (world_.rank() != 0) return;
         make_run_folder(deck_.run.dir);
         lock_.emplace(deck_.run.dir);
+        std::filesystem::remove_all(deck_.run.dir / kHangFolder);
         const std::string text = config::effective_deck(deck_);
         if (start_.continues_in_place()) {
             continue_run_folder(deck_.run.dir, start_.progress().step, text);
@@ -111,6 +123,7 @@ void TrainingRun::open_run_folder() {
             start_run_folder(deck_.run.dir, text);
         }
     });
+    environment_.watchdog.set_report_folder(deck_.run.dir / kHangFolder);
     if (deck_.checkpoint.every > 0) checkpoints_.require_space();
     log_.append_to(deck_.run.dir / kLogFile);
     metrics_.emplace(deck_.run.dir / kMetricsFile, world_.rank() == 0);
@@ -177,6 +190,9 @@ void TrainingRun::announce() {
 
 ExitCode TrainingRun::run() {
     open_run_folder();
+    if (environment_.stop.reclaim()) {
+        log_.warn("a library had taken the handlers of stop signals; they are FullShard's again");
+    }
     try {
         announce();
         set_initial_state();
@@ -189,6 +205,8 @@ ExitCode TrainingRun::run() {
             throw;
         }
         // Unwinding would free memory that messages in flight still use: end the job from here.
+        if (dynamic_cast<const TimeoutError*>(&error) != nullptr)
+            environment_.watchdog.end_late_job(error.what());
         const auto* ours = dynamic_cast<const Error*>(&error);
         const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::kRunError;
         comm::MpiSession::abort(error.what(), static_cast<int>(code));
@@ -207,7 +225,7 @@ void TrainingRun::finish_saves() {
 }
 
 ExitCode TrainingRun::train() {
-    if (start_.progress().step >= deck_.train.steps) {
+    if (start_.progress().step >= deck_.train.steps && !start_.progress().evaluation_pending) {
         log_.info("nothing to do: step {} of {} is done; raise train.steps to go on",
                   start_.progress().step, deck_.train.steps);
         return ExitCode::kDone;
@@ -215,14 +233,17 @@ ExitCode TrainingRun::train() {
     Trainer trainer(
         {world_, sharded_.gradient_group(), sharded_.layout(), sharded_.store(), sharded_.engine(),
          optimizer_, lr_schedule_, start_.datasets.training, evaluator_ ? &*evaluator_ : nullptr,
-         checkpoints_, environment_.stop, sharded_.clock(), log_, *metrics_},
+         checkpoints_, stop_, sharded_.clock(), log_, *metrics_},
         {.steps = deck_.train.steps,
          .micro_batches = start_.batch.grad_accum_steps,
          .log_every = deck_.train.log_every,
          .eval_every = deck_.train.eval_every,
          .checkpoint_every = deck_.checkpoint.every,
          .stop_at_step = deck_.train.stop_at_step,
-         .throw_at_step = deck_.fault.rank == job_rank_ ? deck_.fault.throw_at_step : 0,
+         .quiet_s = deck_.comm.timeout_s,
+         .save_s = deck_.checkpoint.timeout_s,
+         .durable_step = start_.continues_in_place() ? start_.progress().step : -1,
+         .faults = faults_of(deck_.fault, job_.rank()),
          .clipping = {deck_.optimizer.clip_norm, deck_.optimizer.clip_value},
          .on_nonfinite = deck_.train.on_nonfinite,
          .loss_scaling = loss_scaling_of(deck_.precision)},
@@ -243,15 +264,25 @@ ExitCode run_training(const config::Deck& deck, const comm::Group& job,
         .run();
 }
 
-void run_evaluation(const config::Deck& deck, const comm::Group& job,
-                    const ModelFactory& custom_model, Log& log) {
-    const Start start = check_evaluation(deck, custom_model, job);
+ExitCode run_evaluation(const config::Deck& deck, const comm::Group& job,
+                        const RunEnvironment& environment, Log& log) {
+    const Start start = check_evaluation(deck, environment.custom_model, job);
     ShardedModel sharded(start.deck, start.batch, start.model, start.spec, job);
     load_weights(sharded.store(), sharded.layout(), sharded.world(), start.deck.model.init_from);
     for (const std::string& line : sharded.describe()) log.info("{}", line);
-    const Evaluation evaluation = make_evaluator(start, sharded)->evaluate();
+    StopController stop(
+        environment.stop, deck.stop,
+        end_of_job(environment.job_end, deck.stop.time_limit_s, environment.started));
+    const comm::Watchdog::Registration deadlines(environment.watchdog,
+                                                 [&stop] { return stop.watch(); });
+    const auto evaluation = make_evaluator(start, sharded)->evaluate(stop);
+    if (!evaluation) {
+        log.info("stopped by {}: there is no result; start it again", stop.reason());
+        return ExitCode::kStoppedEarly;
+    }
     log.info("{}: validation loss {:.6f} over {} tokens", start.deck.model.init_from.string(),
-             evaluation.loss, evaluation.tokens);
+             evaluation->loss, evaluation->tokens);
+    return ExitCode::kDone;
 }
 
 std::string units_of_run(const config::Deck& deck, const comm::Group& job,

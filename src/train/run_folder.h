@@ -11,6 +11,7 @@ namespace fullshard::train {
 inline constexpr std::string_view kEffectiveDeckFile = "effective.ini";
 inline constexpr std::string_view kLogFile = "run.log";
 inline constexpr std::string_view kMetricsFile = "metrics.jsonl";
+inline constexpr std::string_view kHangFolder = "hang";  ///< only after one
 
 /// Throws UsageError when the folder cannot be one, or holds a run and `may_hold_run` is off.
 /// Changes nothing.

@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <limits>
+#include <thread>
 
 namespace fullshard::train {
 
@@ -24,6 +26,11 @@ optim::LossScalerState restored_form(const checkpoint::LossScalerState& state) {
     return {state.scale, state.good_steps, state.hysteresis_left};
 }
 
+/// `every` is 0 for never.
+bool is_due(std::int64_t step, std::int64_t every) {
+    return every > 0 && step % every == 0;
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainingState& state, const TrainerOptions& options,
@@ -33,7 +40,9 @@ Trainer::Trainer(const TrainingState& state, const TrainerOptions& options,
       progress_(progress),
       judge_(options.on_nonfinite, options.loss_scaling),
       mine_(static_cast<std::size_t>(options.micro_batches) + 1),
-      of_all_(mine_.size() * static_cast<std::size_t>(state.world.size())) {
+      of_all_(mine_.size() * static_cast<std::size_t>(state.world.size())),
+      votes_(static_cast<std::size_t>(state.world.size())),
+      durable_step_(options.durable_step) {
     if (progress.loss_scaler) judge_.restore(restored_form(*progress.loss_scaler));
 }
 
@@ -61,16 +70,19 @@ void Trainer::run_micro_batches(const StepResult& result) {
 
 void Trainer::exchange(StepResult& result) {
     const auto phase = state_.clock.enter(Phase::kReduce);
-    mine_.back() = state_.stop.received() ? 1.0 : 0.0;
+    mine_.back() = state_.stop.vote(state_.world.rank());
+    if (result.step == options_.faults.stray_collective_at_step) state_.world.barrier();
     state_.world.all_gather(mine_, of_all_);
     // In the order of g, so that the reported loss too has equal bits at any world size.
     for (std::size_t a = 0; a + 1 < mine_.size(); ++a) {
         for (std::size_t i = a; i < of_all_.size(); i += mine_.size()) result.loss += of_all_[i];
     }
-    for (std::size_t i = mine_.size() - 1; i < of_all_.size(); i += mine_.size()) {
-        result.asked_to_stop |= of_all_[i] != 0.0;
+    for (std::size_t rank = 0; rank < votes_.size(); ++rank) {
+        votes_[rank] = of_all_[(rank + 1) * mine_.size() - 1];
     }
-    result.asked_to_stop |= result.step == options_.stop_at_step;
+    state_.stop.judge(votes_);
+    if (result.step == options_.stop_at_step && result.step < options_.steps)
+        state_.stop.stop_at_step();
 }
 
 void Trainer::skip(StepResult& result, const std::string& reason) {
@@ -95,10 +107,18 @@ void Trainer::advance(const StepResult& result) {
     if (const auto scaler = judge_.scaler_state()) progress_.loss_scaler = saved_form(*scaler);
 }
 
-StepResult Trainer::step(std::int64_t step) {
-    if (step == options_.throw_at_step) {
+void Trainer::let_faults_happen(std::int64_t step) const {
+    const InjectedFaults& faults = options_.faults;
+    if (step == faults.throw_at_step) {
         throw RunError(fmt::format("fault.throw_at_step = {}", step));
     }
+    while (step == faults.hang_at_step) std::this_thread::sleep_for(std::chrono::seconds(1));
+    std::this_thread::sleep_for(std::chrono::duration<double>(faults.slow_step_s));
+}
+
+StepResult Trainer::step(std::int64_t step) {
+    state_.world.ledger().enter("training step", step);
+    let_faults_happen(step);
     StepResult result;
     result.step = step;
     result.tokens = state_.loader.valid_targets(step - 1);
@@ -134,19 +154,33 @@ StepResult Trainer::step(std::int64_t step) {
     return result;
 }
 
-Evaluation Trainer::evaluate() {
+std::optional<Evaluation> Trainer::evaluate() {
     const auto phase = state_.clock.enter(Phase::kEvaluation);
+    state_.world.ledger().enter("evaluation after step", progress_.step);
     const double begin = now_seconds();
     count_version();
-    work_.evaluations += state_.evaluator->rounds();
-    const Evaluation evaluation = state_.evaluator->evaluate();
+    const std::optional<Evaluation> evaluation = state_.evaluator->evaluate(state_.stop);
+    work_.evaluations += state_.evaluator->rounds_run();
+    if (!evaluation) {
+        state_.log.info("evaluation after step {} is left to the next start", progress_.step);
+        return std::nullopt;
+    }
     state_.log.info("evaluation after step {}: validation loss {:.4f} over {} tokens ({:.1f} s)",
-                    progress_.step, evaluation.loss, evaluation.tokens, now_seconds() - begin);
+                    progress_.step, evaluation->loss, evaluation->tokens, now_seconds() - begin);
     state_.metrics.write("eval", {{"step", progress_.step},
-                                  {"loss", evaluation.loss},
-                                  {"tokens", evaluation.tokens},
+                                  {"loss", evaluation->loss},
+                                  {"tokens", evaluation->tokens},
                                   {"seconds", now_seconds() - begin}});
     return evaluation;
+}
+
+void Trainer::evaluate_into(Outcome& outcome) {
+    progress_.evaluation_pending = true;
+    if (state_.stop.stopping()) return;
+    if (const auto evaluation = evaluate()) {
+        outcome.evaluations.push_back(*evaluation);
+        progress_.evaluation_pending = false;
+    }
 }
 
 void Trainer::report(const StepResult& result, const Interval& interval) {
@@ -187,6 +221,8 @@ void Trainer::report(const SaveReport& save) {
         return;
     }
     ++saves_.saved;
+    durable_step_ = save.step;
+    state_.stop.note_save(save.seconds);
     state_.log.info("checkpoint {} ({} a rank, {:.2f} s, stall {:.3f} s)", save.folder.string(),
                     bytes_text(save.bytes), save.seconds, save.stall_s);
     for (const std::string& problem : save.left) {
@@ -201,44 +237,61 @@ void Trainer::report(const SaveReport& save) {
 
 void Trainer::save_checkpoint(bool last) {
     const auto phase = state_.clock.enter(Phase::kCheckpoint);
+    comm::Ledger& ledger = state_.world.ledger();
+    const comm::Ledger::Patience patience(ledger, options_.save_s);
+    ledger.enter("saving after step", progress_.step);
     for (const SaveReport& save : state_.checkpoints.save(progress_, last)) report(save);
+}
+
+void Trainer::run_step(std::int64_t number, Interval& interval) {
+    const double begin = now_seconds();
+    const StepResult result = step(number);
+    const double seconds = now_seconds() - begin;
+    if (steps_run_ == 0) state_.world.ledger().allow(options_.quiet_s);
+    ++steps_run_;
+    tokens_run_ += result.tokens;
+    seconds_in_steps_ += seconds;
+    state_.stop.note_step(seconds);
+    interval = {interval.seconds + seconds, interval.tokens + result.tokens, interval.steps + 1};
+    if (number == options_.steps || steps_run_ == 1 || is_due(number, options_.log_every) ||
+        state_.stop.stopping()) {
+        report(result, interval);
+        interval = {};
+    }
+}
+
+void Trainer::stop_early(Outcome& outcome) {
+    outcome.stopped_early = true;
+    outcome.stop_reason = state_.stop.reason();
+    state_.log.info("stopping after step {}: {}", progress_.step, outcome.stop_reason);
+    if (const auto save = state_.checkpoints.drain()) report(*save);
+    if (durable_step_ != progress_.step) save_checkpoint(/*last=*/true);
+    state_.stop.saved();
+    state_.metrics.write(
+        "event", {{"event", "stop"}, {"step", progress_.step}, {"reason", outcome.stop_reason}});
 }
 
 Outcome Trainer::run() {
     Outcome outcome;
     const bool evaluates = state_.evaluator != nullptr;
-    if (evaluates && progress_.step == 0) outcome.evaluations.push_back(evaluate());
+    state_.stop.judge_now(state_.world);  // a signal during the start
+    if (evaluates && (progress_.step == 0 || progress_.evaluation_pending)) evaluate_into(outcome);
     Interval interval;
-    for (std::int64_t number = progress_.step + 1; number <= options_.steps; ++number) {
-        const double begin = now_seconds();
-        const StepResult result = step(number);
-        const double seconds = now_seconds() - begin;
-        ++steps_run_;
-        tokens_run_ += result.tokens;
-        seconds_in_steps_ += seconds;
-        interval = {interval.seconds + seconds, interval.tokens + result.tokens,
-                    interval.steps + 1};
-
-        const auto due = [number](std::int64_t every) { return every > 0 && number % every == 0; };
+    while (progress_.step < options_.steps && !state_.stop.stopping()) {
+        const std::int64_t number = progress_.step + 1;
+        run_step(number, interval);
         const bool last = number == options_.steps;
-        outcome.stopped_early = result.asked_to_stop && !last;
-        if (last || steps_run_ == 1 || due(options_.log_every) || outcome.stopped_early) {
-            report(result, interval);
-            interval = {};
-        }
-        if (evaluates && (last || due(options_.eval_every))) {
-            outcome.evaluations.push_back(evaluate());
-        }
-        const bool final_one = last && options_.checkpoint_every > 0;
-        const bool ends = outcome.stopped_early || final_one;
-        if (ends || due(options_.checkpoint_every)) {
-            save_checkpoint(ends);
+        if (evaluates && (last || is_due(number, options_.eval_every))) evaluate_into(outcome);
+        if (state_.stop.stopping() && !(last && !progress_.evaluation_pending)) break;
+        if ((last && options_.checkpoint_every > 0) || is_due(number, options_.checkpoint_every)) {
+            save_checkpoint(last);
+            if (!last) state_.stop.judge_now(state_.world);
         } else {
             const auto phase = state_.clock.enter(Phase::kCheckpoint);
             if (const auto save = state_.checkpoints.poll()) report(*save);
         }
-        if (outcome.stopped_early) break;
     }
+    if (progress_.step < options_.steps || progress_.evaluation_pending) stop_early(outcome);
     return outcome;
 }
 

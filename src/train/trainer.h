@@ -16,14 +16,23 @@
 #include "train/metrics.h"
 #include "train/phases.h"
 #include "train/step_decision.h"
-#include "train/stop.h"
+#include "train/stop_controller.h"
 #include "train/update.h"
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace fullshard::train {
+
+/// What tests let happen on this rank. Steps count from 1; 0: never.
+struct InjectedFaults {
+    std::int64_t throw_at_step = 0;
+    std::int64_t hang_at_step = 0;
+    std::int64_t stray_collective_at_step = 0;
+    double slow_step_s = 0.0;
+};
 
 struct TrainerOptions {
     std::int64_t steps = 0;
@@ -32,7 +41,12 @@ struct TrainerOptions {
     std::int64_t eval_every = 0;        ///< 0: before the first step and after the last one only
     std::int64_t checkpoint_every = 0;  ///< 0: only when the run is asked to stop
     std::int64_t stop_at_step = 0;      ///< as if asked to stop in this step; 0: never
-    std::int64_t throw_at_step = 0;     ///< fault injection on this rank; counts from 1, 0: never
+    /// How long the ranks may be quiet once the first step is done, and in a save; seconds.
+    double quiet_s = comm::Ledger::kUnlimited;
+    double save_s = comm::Ledger::kUnlimited;
+    /// The step whose checkpoint is in the run's folder already; -1: none.
+    std::int64_t durable_step = -1;
+    InjectedFaults faults = {};
     Clipping clipping = {};
     config::OnNonfinite on_nonfinite = config::OnNonfinite::kAbort;
     std::optional<optim::LossScalerOptions> loss_scaling = {};  ///< none: losses are not scaled
@@ -40,14 +54,13 @@ struct TrainerOptions {
 
 /// What a step tells about itself; equal on all ranks.
 struct StepResult {
-    std::int64_t step = 0;       ///< counts from 1
-    double loss = 0.0;           ///< mean over the step's valid tokens; NaN when there are none
-    double grad_norm = 0.0;      ///< of the whole step's gradient, unscaled and before clipping
-    double lr = 0.0;             ///< of the update, or what it would have had
-    double loss_scale = 1.0;     ///< that the step's gradients were computed with
-    std::int64_t tokens = 0;     ///< valid targets of the step
-    bool skipped = false;        ///< nothing was updated
-    bool asked_to_stop = false;  ///< on any rank
+    std::int64_t step = 0;    ///< counts from 1
+    double loss = 0.0;        ///< mean over the step's valid tokens; NaN when there are none
+    double grad_norm = 0.0;   ///< of the whole step's gradient, unscaled and before clipping
+    double lr = 0.0;          ///< of the update, or what it would have had
+    double loss_scale = 1.0;  ///< that the step's gradients were computed with
+    std::int64_t tokens = 0;  ///< valid targets of the step
+    bool skipped = false;     ///< nothing was updated
 };
 
 /// What a trainer works on; everything outlives it.
@@ -62,7 +75,7 @@ struct TrainingState {
     const data::TrainingLoader& loader;
     Evaluator* evaluator;  ///< null when nothing is held out
     Checkpoints& checkpoints;
-    const StopRequest& stop;
+    StopController& stop;
     PhaseClock& clock;
     Log& log;
     Metrics& metrics;
@@ -79,7 +92,8 @@ struct SaveTotals {
 
 /// How a run of the trainer ended.
 struct Outcome {
-    bool stopped_early = false;           ///< asked to stop; a checkpoint was written
+    bool stopped_early = false;           ///< asked to stop; a checkpoint is durable
+    std::string stop_reason;              ///< "USR1 on rank 2"; empty when the run is done
     std::vector<Evaluation> evaluations;  ///< in order
 };
 
@@ -114,16 +128,23 @@ class Trainer {
     StepResult step(std::int64_t step);
     /// Forward, backward and reduction; leaves this rank's losses in `mine_`.
     void run_micro_batches(const StepResult& result);
-    /// Sums losses and stop requests over the ranks.
+    void let_faults_happen(std::int64_t step) const;
+    /// Sums losses over the ranks, and lets them agree on whether to stop.
     void exchange(StepResult& result);
     void skip(StepResult& result, const std::string& reason);
     void advance(const StepResult& result);
-    Evaluation evaluate();
+    /// The step with its report; what it took goes into `interval`.
+    void run_step(std::int64_t number, Interval& interval);
+    /// Into `outcome`; left out, and noted as pending, once the run is to stop.
+    void evaluate_into(Outcome& outcome);
+    std::optional<Evaluation> evaluate();
     /// The coming pass uses the parameters as they are.
     void count_version();
     void report(const StepResult& result, const Interval& interval);
     /// `last`: the run ends with it.
     void save_checkpoint(bool last);
+    /// Writes what is missing for the run to go on from here.
+    void stop_early(Outcome& outcome);
     void report(const SaveReport& report);
 
     TrainingState state_;
@@ -131,8 +152,10 @@ class Trainer {
     checkpoint::Progress progress_;
     StepJudge judge_;
     data::TokenBatch batch_;
-    std::vector<double> mine_;    ///< loss of each micro-batch, then 1.0 if asked to stop
+    std::vector<double> mine_;    ///< loss of each micro-batch, then the vote on stopping
     std::vector<double> of_all_;  ///< the same of each rank
+    std::vector<double> votes_;   ///< of each rank
+    std::int64_t durable_step_;   ///< of the newest finished checkpoint; -1: none
     shard::Work work_{.steps = 0, .evaluations = 0, .versions = 0};
     bool new_parameters_ = true;  ///< no pass has used them yet
     std::int64_t steps_run_ = 0;

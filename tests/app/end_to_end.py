@@ -17,7 +17,7 @@ MPIRUN = shlex.split(os.environ["FULLSHARD_MPIRUN"])
 INPUTS = Path(os.environ["FULLSHARD_INPUTS"])
 SMOKE_DECK = INPUTS / "smoke.ini"
 DEADLINE_S = 60
-EXIT_RUN_ERROR, EXIT_USAGE, EXIT_DATA, EXIT_DIVERGED = 1, 2, 3, 4
+EXIT_RUN_ERROR, EXIT_USAGE, EXIT_DATA, EXIT_DIVERGED, EXIT_COMMUNICATION, EXIT_STOPPED = 1, 2, 3, 4, 5, 85
 
 # Where Open MPI keeps the files behind its shared memory, /dev/shm by default.
 SHARED_MEMORY_FOLDERS = ["OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_osc_sm_backing_directory",

@@ -6,9 +6,8 @@ import time
 import unittest
 from pathlib import Path
 
-from end_to_end import (DEADLINE_S, EXIT_DATA, EXIT_USAGE, SMOKE_DECK, EndToEndTest, Job, of_kind, words_of)
+from end_to_end import (DEADLINE_S, EXIT_DATA, EXIT_STOPPED, EXIT_USAGE, SMOKE_DECK, EndToEndTest, Job, of_kind, words_of)
 
-EXIT_STOPPED = 85
 # Four micro-batches a step at 1, 2 and 4 ranks; the last step is the eighth. The learning rate differs in all steps.
 KEYS = {"train.steps": 8, "train.micro_batch": 2, "train.global_batch": 8, "checkpoint.every": 4,
         "model.dropout": 0.1, "schedule.kind": "cosine", "schedule.warmup_steps": 2}

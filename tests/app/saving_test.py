@@ -7,9 +7,8 @@ import time
 import unittest
 from pathlib import Path
 
-from end_to_end import DEADLINE_S, EXIT_DIVERGED, EXIT_RUN_ERROR, EndToEndTest, of_kind
+from end_to_end import DEADLINE_S, EXIT_DIVERGED, EXIT_RUN_ERROR, EXIT_STOPPED, EndToEndTest, of_kind
 
-EXIT_STOPPED = 85
 KEYS = {"train.steps": 6, "train.micro_batch": 2, "train.global_batch": 8, "checkpoint.every": 2,
         "checkpoint.keep_last": 1, "data.validation_fraction": 0, "model.dropout": 0.1}
 STAGES = ["before_data", "during_data", "before_manifest", "before_complete", "before_rename", "before_retain"]

@@ -59,6 +59,15 @@ TEST(Manifest, LossScalerSurvivesJson) {
         "loss_scaler": {"scale": 0.125, "good_steps": 17, "hysteresis_left": 2}})"));
 }
 
+TEST(Manifest, AnEvaluationThatIsStillToCome) {
+    Manifest manifest = example();
+    EXPECT_FALSE(Json::parse(to_json(manifest))["progress"].contains("evaluation_pending"));
+    manifest.progress.evaluation_pending = true;
+    EXPECT_EQ(parse_manifest(to_json(manifest), "text"), manifest);
+    EXPECT_EQ(changed([](Json& json) { json["progress"]["evaluation_pending"] = 1; }),
+              "ORIGIN: progress.evaluation_pending must be true or false");
+}
+
 TEST(Manifest, OlderReleasesWroteNoSkippedStepsAndNoScaler) {
     Json document = Json::parse(to_json(example()));
     EXPECT_FALSE(document["progress"].contains("loss_scaler"));

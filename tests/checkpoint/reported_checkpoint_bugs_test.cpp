@@ -335,7 +335,8 @@ TEST_F(ReportedCheckpointBugs, EveryPartOfTheProgressIsInTheFile) {
     Manifest manifest = open_folder(toy::save(parent_));
     manifest.progress.loss_scaler = LossScalerState{};
     const Progress before = manifest.progress;
-    auto& [step, optimizer_step, skipped_steps, tokens, samples, loss_scaler] = manifest.progress;
+    auto& [step, optimizer_step, skipped_steps, tokens, samples, evaluation_pending, loss_scaler] =
+        manifest.progress;
     auto& [scale, good_steps, hysteresis_left] = *loss_scaler;
     const auto expect_kept = [&](const char* part) {
         EXPECT_NE(manifest.progress, before) << part;
@@ -347,6 +348,8 @@ TEST_F(ReportedCheckpointBugs, EveryPartOfTheProgressIsInTheFile) {
         *count += 3;
         expect_kept("a count");
     }
+    evaluation_pending = true;
+    expect_kept("evaluation_pending");
     scale = 0x1p15;
     expect_kept("scale");
     loss_scaler.reset();

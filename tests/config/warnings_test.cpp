@@ -101,8 +101,7 @@ TEST(Warnings, KeysThatNothingReads) {
         {"[shard]\nstore = slotted\nslots = 3\nprefetch = off\nreshard_after_forward = off\n", {}},
         {"[fault]\nrank = 1\n", {"fault.rank"}},
         {"[fault]\nrank = 1\nkill_in_save = during_data\n", {}},
-        {"[checkpoint]\ntimeout_s = 1\n", {"checkpoint.timeout_s"}},
-        {"[checkpoint]\ntimeout_s = 1\nasync = on\n", {}},
+        {"[fault]\nrank = 1\nslow_step_s = 0.5\n", {}},
     };
     for (const auto& [deck, keys] : cases) EXPECT_EQ(idle_keys(deck), keys) << deck;
 }

@@ -1,6 +1,5 @@
 // The promise of DESIGN section 5: equal bits for every store and every power-of-two world.
 #include "support/mpi_world.h"
-#include "train/evaluator.h"
 #include "train/training_outcome.h"
 #include "train/training_rig.h"
 
@@ -112,10 +111,9 @@ TEST(Evaluator, LeavesNoTraceInTraining) {
                         {.sharding = full_shard(config::Store::kResident), .seed = kSeed});
         const data::TrainingLoader data = small_loader(23, world().size());
         const data::ValidationLoader validation(data.windows(), 3);
-        Evaluator evaluator(rig.engine(), validation, rig.world());
         std::vector<double> list;
         for (std::int64_t step = 0; step < 4; ++step) {
-            if (evaluating) evaluator.evaluate();
+            if (evaluating) rig.evaluate(validation);
             const auto load = [&](std::int64_t g) {
                 data::TokenBatch batch;
                 data.load(step, g, batch);

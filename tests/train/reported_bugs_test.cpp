@@ -7,7 +7,6 @@
 #include "support/mpi_world.h"
 #include "support/store_reading.h"
 #include "train/assemble.h"
-#include "train/evaluator.h"
 #include "train/grad_norm.h"
 #include "train/training_rig.h"
 #include "train/update.h"
@@ -196,7 +195,7 @@ TEST(ReportedBugs, ValidationLossDependsOnNeitherRanksNorAccumulation) {
     const auto evaluate = [&](const comm::Group& ranks, std::int64_t micro_batches) {
         TrainingRig rig(ranks, model, {.micro_batches = micro_batches, .seed = kSeed});
         const data::ValidationLoader loader(windows, 1);
-        return Evaluator(rig.engine(), loader, rig.world()).evaluate();
+        return rig.evaluate(loader);
     };
     TrainingRig rig(alone(), model, {.seed = kSeed});
     data::TokenBatch all;

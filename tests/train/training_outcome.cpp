@@ -2,7 +2,6 @@
 
 #include "data/synthetic_source.h"
 #include "support/store_reading.h"
-#include "train/evaluator.h"
 
 #include <memory>
 #include <span>
@@ -50,8 +49,7 @@ TrainingOutcome run_training(const comm::Group& ranks, const spec::SimpleTransfo
     const auto held_out = std::make_shared<data::SyntheticSource>(4, 7, 9, model.vocab_size);
     const data::ValidationLoader validation(
         data::Windows(held_out, {0, held_out->size()}, 9, data::TargetRule::kNext), 2);
-    outcome.validation_loss =
-        train::Evaluator(rig.engine(), validation, rig.world()).evaluate().loss;
+    outcome.validation_loss = rig.evaluate(validation).loss;
     outcome.parameters = joined(rig.parameters());
     const auto moments = [&](auto moment) {
         std::vector<std::span<const float>> owned;

@@ -8,6 +8,7 @@
 #include "train/parameter_groups.h"
 #include "train/update.h"
 
+#include <optional>
 #include <utility>
 
 namespace fullshard::testing {
@@ -104,6 +105,12 @@ bool TrainingRig::update(double lr) {
     train::update_parameters(store(), layout(), optimizer_, lr,
                              train::treatment_of(facts_.grad_norm, loss_scale_, clipping));
     return true;
+}
+
+train::Evaluation TrainingRig::evaluate(const data::ValidationLoader& loader) {
+    const train::StopRequest nobody;
+    train::StopController stop(nobody, config::Stop{}, std::nullopt);
+    return train::Evaluator(engine(), loader, world()).evaluate(stop).value();
 }
 
 std::vector<std::vector<float>> TrainingRig::parameters() {

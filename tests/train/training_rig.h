@@ -6,6 +6,7 @@
 #include "model/model.h"
 #include "optim/adamw.h"
 #include "spec/simple_transformer.h"
+#include "train/evaluator.h"
 #include "train/sharded_model.h"
 #include "train/step_decision.h"
 
@@ -64,6 +65,8 @@ class TrainingRig {
     /// Clips and updates as the options say; false when the step is skipped. Throws RunError for
     /// one at which a run would abort.
     bool update(double lr);
+    /// Held-out loss with the parameters as they are; nobody asks to stop.
+    train::Evaluation evaluate(const data::ValidationLoader& loader);
 
     std::vector<std::vector<float>> parameters();
     std::vector<std::vector<float>> gradients();

@@ -106,6 +106,8 @@ struct Progress {
     std::int64_t skipped_steps = 0;   ///< of `step`, those without an update
     std::int64_t tokens = 0;          ///< valid targets seen
     std::int64_t samples = 0;         ///< global index of the next training sample
+    /// The evaluation that is due after `step` was left out, because the run was asked to stop.
+    bool evaluation_pending = false;
     std::optional<LossScalerState> loss_scaler = {};  ///< none where losses are not scaled
 
     friend bool operator==(const Progress&, const Progress&) = default;

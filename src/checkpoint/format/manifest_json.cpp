@@ -55,6 +55,10 @@ class Field {
         if (!std::in_range<std::int64_t>(number)) fail("is too large");
         return static_cast<std::int64_t>(number);
     }
+    bool flag() const {
+        if (!value_.is_boolean()) fail("must be true or false");
+        return value_.get<bool>();
+    }
     double power_of_two() const {
         if (!value_.is_number()) fail("must be a number");
         const double number = value_.get<double>();
@@ -136,6 +140,9 @@ Progress parse_progress(const Field& field) {
                       .tokens = field.at("tokens").count(),
                       .samples = field.at("samples").count()};
     if (const auto skipped = field.find("skipped_steps")) progress.skipped_steps = skipped->count();
+    if (const auto pending = field.find("evaluation_pending")) {
+        progress.evaluation_pending = pending->flag();
+    }
     if (const auto scaler = field.find("loss_scaler")) {
         progress.loss_scaler = parse_loss_scaler(*scaler);
     }
@@ -159,6 +166,7 @@ Json progress_json(const Progress& progress) {
                  {"skipped_steps", progress.skipped_steps},
                  {"tokens", progress.tokens},
                  {"samples", progress.samples}};
+    if (progress.evaluation_pending) json["evaluation_pending"] = true;
     if (const auto& scaler = progress.loss_scaler) {
         json["loss_scaler"] = {{"scale", scaler->scale},
                                {"good_steps", scaler->good_steps},
