@@ -18,6 +18,7 @@ constexpr const char* kHelp =
 usage: fullshard train DECK [--section.key value ...]
        fullshard eval DECK --model.init_from WEIGHTS [--section.key value ...]
        fullshard train|eval DECK --print-units [--section.key value ...]
+       fullshard train DECK --print-world-sizes [--section.key value ...]
        fullshard --help | --version | --list-keys | --list-keys=markdown
 
 Start one process a rank, for example
@@ -26,6 +27,8 @@ Start one process a rank, for example
 
 DECK is an input deck; the same keys on the command line win over it. --list-keys explains every key.
 --print-units shows what the ranks would hold, unit by unit, and ends before anything is allocated.
+--print-world-sizes lists the numbers of ranks that can share the deck's global batch, or go on with that of the
+checkpoint in run.dir.
 
 exit codes: 0 done, 1 run-time error, 2 wrong use, 3 data, 4 diverged, 5 communication,
             85 stopped on request after a checkpoint: start it again
@@ -66,8 +69,12 @@ Command parse_command(std::span<const std::string> words) {
     Command command{name == "train" ? CommandName::kTrain : CommandName::kEval,
                     words[1],
                     /*print_units=*/false,
+                    /*print_world_sizes=*/false,
                     {words.begin() + 2, words.end()}};
     command.print_units = std::erase(command.words, "--print-units") > 0;
+    // Elsewhere it is an unknown key: nothing but training divides a global batch.
+    command.print_world_sizes =
+        command.name == CommandName::kTrain && std::erase(command.words, "--print-world-sizes") > 0;
     return command;
 }
 

@@ -96,6 +96,11 @@ ExitCode run_command(const comm::MpiSession& session, Process& process,
         if (session.rank() == 0) std::fputs(text.c_str(), stdout);
         return ExitCode::kDone;
     }
+    if (command.print_world_sizes) {
+        const std::string text = train::world_sizes_of_run(deck, job);
+        if (session.rank() == 0) std::fputs(text.c_str(), stdout);
+        return ExitCode::kDone;
+    }
     const train::RunEnvironment environment{.host = session.host(),
                                             .mpi_library = session.library_version(),
                                             .started = process.started,

@@ -1,10 +1,14 @@
 #include "config/batch.h"
 
 #include "base/error.h"
+#include "config/elasticity.h"
+#include "config/world_sizes.h"
 
 #include <fmt/format.h>
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace fullshard::config {
 namespace {
@@ -15,10 +19,12 @@ std::int64_t derive(std::string_view missing, std::int64_t global, std::string_v
     const std::int64_t divisor = known * ranks;
     if (global % divisor == 0) return global / divisor;
     const std::int64_t below = global / divisor * divisor;
+    const std::vector<std::int64_t> sizes = valid_world_sizes(global, known);
     throw UsageError(fmt::format(
         "train.global_batch = {} is no multiple of {} = {} times {} ranks = {}, so {} cannot be "
-        "derived; set train.global_batch to {}{}, or change {} or the number of ranks",
+        "derived; {}set train.global_batch to {}{}, or change {}",
         global, known_key, known, ranks, divisor, missing,
+        sizes.empty() ? "" : fmt::format("run on {}, ", world_sizes_text(sizes, ranks)),
         below > 0 ? fmt::format("{} or ", below) : "", below + divisor, known_key));
 }
 
@@ -39,17 +45,31 @@ Batch resolve_batch(const Train& train, std::int64_t ranks) {
                                      : derive("train.grad_accum_steps", batch.global_batch,
                                               "train.micro_batch", batch.micro_batch, ranks);
     }
-    const std::int64_t product = batch.micro_batch * batch.grad_accum_steps * ranks;
+    const std::int64_t of_rank = batch.micro_batch * batch.grad_accum_steps;
+    const std::int64_t product = of_rank * ranks;
     if (batch.global_batch != 0 && batch.global_batch != product) {
         throw UsageError(fmt::format(
             "train.global_batch = {} contradicts train.micro_batch = {} times "
             "train.grad_accum_steps = {} times {} ranks = {}; leave one of the three at 0 to have "
-            "it "
-            "derived, or change the number of ranks",
-            batch.global_batch, batch.micro_batch, batch.grad_accum_steps, ranks, product));
+            "it derived, or change the number of ranks{}",
+            batch.global_batch, batch.micro_batch, batch.grad_accum_steps, ranks, product,
+            batch.global_batch % of_rank == 0 ? fmt::format(" to {}", batch.global_batch / of_rank)
+                                              : ""));
     }
     batch.global_batch = product;
     return batch;
+}
+
+Batch resolve_batch(const Deck& deck, std::int64_t ranks) {
+    return deck.elasticity.enabled ? resolve_batch(deck.elasticity, ranks)
+                                   : resolve_batch(deck.train, ranks);
+}
+
+Deck with_batch(Deck deck, const Batch& batch) {
+    deck.train.micro_batch = batch.micro_batch;
+    deck.train.grad_accum_steps = batch.grad_accum_steps;
+    deck.train.global_batch = batch.global_batch;
+    return deck;
 }
 
 }  // namespace fullshard::config

@@ -22,7 +22,14 @@ struct Batch {
 /// Derives what `train` leaves at 0. Without global_batch it is the product of the others, whose
 /// defaults are kDefaultMicroBatch and 1. With global_batch, the one of the others that is missing
 /// follows from it (grad_accum_steps when both are). Throws UsageError naming keys, values and
-/// remedy when the three contradict each other at `ranks` ranks.
+/// remedy, the numbers of ranks that fit among them, when the three contradict each other at
+/// `ranks` ranks.
 Batch resolve_batch(const Train& train, std::int64_t ranks);
+
+/// The same, or what [elasticity] derives where it is enabled (config/elasticity.h).
+Batch resolve_batch(const Deck& deck, std::int64_t ranks);
+
+/// The deck with these batch sizes.
+Deck with_batch(Deck deck, const Batch& batch);
 
 }  // namespace fullshard::config

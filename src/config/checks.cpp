@@ -1,5 +1,8 @@
 #include "config/checks.h"
 
+#include "config/elasticity.h"
+#include "config/world_sizes.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -76,6 +79,65 @@ void check_train(const Deck& deck, std::vector<Contradiction>& found) {
                          "the warm-up would outlast the training",
                          fmt::format("set schedule.warmup_steps = {} or less", train.steps)});
     }
+}
+
+void check_batches_are_free(const Train& train, std::vector<Contradiction>& found) {
+    std::vector<std::string> keys{"elasticity.enabled"};
+    if (train.micro_batch > 0) keys.emplace_back("train.micro_batch");
+    if (train.grad_accum_steps > 0) keys.emplace_back("train.grad_accum_steps");
+    if (train.global_batch > 0) keys.emplace_back("train.global_batch");
+    if (keys.size() == 1) return;
+    found.push_back({std::move(keys), "[elasticity] derives the batch sizes",
+                     "drop the train keys or set them to 0, or set elasticity.enabled = off"});
+}
+
+void check_elastic_sizes(const Elasticity& elasticity, std::vector<Contradiction>& found) {
+    const std::vector<std::int64_t>& micro_batches = elasticity.micro_batch_sizes;
+    if (elasticity.max_train_batch_size == 0) {
+        found.push_back({{"elasticity.enabled", "elasticity.max_train_batch_size"},
+                         "a largest global batch is needed",
+                         "set elasticity.max_train_batch_size"});
+    }
+    if (micro_batches.empty()) {
+        found.push_back({{"elasticity.enabled", "elasticity.micro_batch_sizes"},
+                         "a choice of micro-batches is needed",
+                         "set elasticity.micro_batch_sizes to sizes such as 2, 4, 6"});
+    }
+    if (elasticity.min_ranks > elasticity.max_ranks) {
+        found.push_back(
+            {{"elasticity.min_ranks", "elasticity.max_ranks"},
+             "no number of ranks lies between",
+             fmt::format("set elasticity.max_ranks = {} or more", elasticity.min_ranks)});
+    }
+    if (elasticity.max_train_batch_size == 0 || micro_batches.empty()) return;
+    const std::int64_t most = elasticity.max_train_batch_size / elasticity.ranks_per_node;
+    const std::int64_t largest = std::ranges::max(micro_batches);
+    if (largest > most) {
+        found.push_back({{"elasticity.micro_batch_sizes", "elasticity.max_train_batch_size",
+                          "elasticity.ranks_per_node"},
+                         "a micro-batch on each rank of one node exceeds the largest global batch",
+                         fmt::format("drop sizes above {}, or set "
+                                     "elasticity.max_train_batch_size = {} or more",
+                                     most, largest * elasticity.ranks_per_node)});
+    }
+}
+
+void check_elasticity(const Deck& deck, std::vector<Contradiction>& found) {
+    const Elasticity& elasticity = deck.elasticity;
+    if (!elasticity.enabled) return;
+    check_batches_are_free(deck.train, found);
+    const std::size_t before = found.size();
+    check_elastic_sizes(elasticity, found);
+    if (found.size() > before || !elastic_batch(elasticity).world_sizes.empty()) return;
+    Elasticity unlimited = elasticity;
+    unlimited.min_ranks = 1;
+    unlimited.max_ranks = elasticity.max_train_batch_size;
+    const std::vector<std::int64_t> sizes = elastic_batch(unlimited).world_sizes;
+    found.push_back({{"elasticity.min_ranks", "elasticity.max_ranks", "elasticity.ranks_per_node",
+                      "elasticity.max_train_batch_size", "elasticity.micro_batch_sizes"},
+                     "no number of ranks within the limits can share a global batch",
+                     fmt::format("widen min_ranks and max_ranks to include some of {}",
+                                 world_sizes_text(sizes, elasticity.min_ranks))});
 }
 
 void check_optimizer(const Deck& deck, std::vector<Contradiction>& found) {
@@ -194,6 +256,7 @@ std::vector<Contradiction> contradictions(const Deck& deck) {
     check_model(deck, found);
     check_data(deck, found);
     check_train(deck, found);
+    check_elasticity(deck, found);
     check_optimizer(deck, found);
     check_sharding(deck, found);
     check_sums(deck, found);

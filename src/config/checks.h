@@ -23,4 +23,7 @@ std::vector<Contradiction> contradictions(const Deck& deck);
 /// faults on purpose.
 std::vector<std::string> warnings(const Deck& deck);
 
+/// Whether a fault is asked for that happens to Fault::rank.
+bool happens_to_a_rank(const Fault& fault);
+
 }  // namespace fullshard::config

@@ -86,6 +86,20 @@ struct Train {
     bool operator==(const Train&) const = default;
 };
 
+/// One global batch that many numbers of ranks can share, as DeepSpeed's section of this name.
+/// Takes the place of Train's batch sizes; the arithmetic is in config/elasticity.h.
+struct Elasticity {
+    bool enabled = false;
+    std::int64_t max_train_batch_size = 0;             ///< sequences of a step; 0: not given
+    std::vector<std::int64_t> micro_batch_sizes = {};  ///< sequences; a rank uses one of them
+    std::int64_t min_ranks = 1;
+    std::int64_t max_ranks = 10'000;
+    bool prefer_larger_batch = true;  ///< of global batches that fit equally many numbers of ranks
+    std::int64_t ranks_per_node = 1;  ///< numbers of ranks are multiples of this
+
+    bool operator==(const Elasticity&) const = default;
+};
+
 enum class OptimizerName : std::uint8_t { kAdamw };
 
 /// Parameters with options of their own: those whose full name matches one of `patterns` (`*` and
@@ -271,6 +285,7 @@ struct Deck {
     Model model;
     Data data;
     Train train;
+    Elasticity elasticity;
     Optimizer optimizer;
     Schedule schedule;
     Shard shard;

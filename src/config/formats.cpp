@@ -98,6 +98,23 @@ std::optional<Problem> Integer::parse(std::string_view text, std::int64_t& value
     return parse_integer(text, min, max, value);
 }
 
+std::string Integers::allowed() const {
+    return each.allowed() + ", separated by commas, or empty";
+}
+
+std::string Integers::text(const std::vector<std::int64_t>& value) const {
+    return fmt::format("{}", fmt::join(value, ", "));
+}
+
+std::optional<Problem> Integers::parse(std::string_view text,
+                                       std::vector<std::int64_t>& value) const {
+    return parse_list(text, value, [this](std::string_view part, std::int64_t& number) {
+        auto problem = each.parse(part, number);
+        if (problem) problem->what = fmt::format("{} is {}", part, problem->what);
+        return problem;
+    });
+}
+
 std::string Seed::allowed() const {
     return "0 <= x < 2^64";
 }

@@ -33,6 +33,16 @@ struct Integer {
     std::optional<Problem> parse(std::string_view text, std::int64_t& value) const;
 };
 
+/// Whole numbers in [min, max], separated by commas.
+struct Integers {
+    Integer each;
+
+    static constexpr std::string_view kType = "integers";
+    std::string allowed() const;
+    std::string text(const std::vector<std::int64_t>& value) const;
+    std::optional<Problem> parse(std::string_view text, std::vector<std::int64_t>& value) const;
+};
+
 /// 64 bits that seed random streams.
 struct Seed {
     static constexpr std::string_view kType = "integer";

@@ -95,6 +95,7 @@ Section run_section();
 Section model_section();
 Section data_section();
 Section train_section();
+Section elasticity_section();
 Section optimizer_section();
 Section parameter_group_sections();
 Section schedule_section();

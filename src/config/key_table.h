@@ -15,7 +15,7 @@ namespace fullshard::config {
 
 struct Key {
     std::string name;     ///< "section.key", "list.NAME.key" in a list
-    std::string type;     ///< integer, real, boolean, choice, path, paths or patterns
+    std::string type;     ///< integer, integers, real, boolean, choice, path, paths or patterns
     std::string unit;     ///< empty for a pure number
     std::string allowed;  ///< range or choices
     std::string meaning;

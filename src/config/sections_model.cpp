@@ -5,16 +5,15 @@ namespace fullshard::config {
 
 Section run_section() {
     const auto s = &Deck::run;
-    return {
-        "run",
-        "The run as a whole.",
-        {key("run.dir", s, &Run::dir, Path{}, "",
-             "Folder that receives everything the run writes: effective deck, run.log, "
-             "metrics.jsonl. Created when missing."),
-         key("run.seed", s, &Run::seed, Seed{}, "",
-             "Seed of initial weights, dropout, order of the data and synthetic data."),
-         key("run.overwrite", s, &Run::overwrite, Boolean{}, "",
-             "Replace the run that run.dir already holds; otherwise such a folder is refused.")}};
+    return {"run",
+            "The run as a whole.",
+            {key("run.dir", s, &Run::dir, Path{}, "",
+                 "Folder that receives everything the run writes: effective deck, run.log, "
+                 "metrics.jsonl. Created when missing."),
+             key("run.seed", s, &Run::seed, Seed{}, "",
+                 "Seed of initial weights, dropout, order of the data and synthetic data."),
+             key("run.overwrite", s, &Run::overwrite, Boolean{}, "",
+                 "Replace the run that run.dir already holds. off: as checkpoint.resume says.")}};
 }
 
 Section model_section() {

@@ -69,9 +69,10 @@ Section checkpoint_section() {
          key("checkpoint.keep_every", s, &Checkpoint::keep_every, Integer{0, kMaxCount}, "steps",
              "Checkpoints of steps that are a multiple of this are kept besides. 0: none."),
          key("checkpoint.resume", s, &Checkpoint::resume, Path{}, "",
-             "auto: go on from the newest whole checkpoint in run.dir, if there is one. "
-             "never: start afresh. Else the path of a checkpoint, or of a run that has "
-             "some."),
+             "auto: go on from the newest whole checkpoint in run.dir, if there is one; a run of "
+             "the same deck that was interrupted before its first one starts again. never: start "
+             "afresh, in a folder without a run. Else the path of a checkpoint, or of a run that "
+             "has some."),
          key("checkpoint.files", s, &Checkpoint::files, files, "",
              "one: all ranks write to one file. node: the ranks of each node have one of their "
              "own, for file systems on which nodes should not share files."),

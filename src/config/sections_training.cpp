@@ -19,9 +19,12 @@ Section train_section() {
              "given, else 4."),
          key("train.grad_accum_steps", s, &Train::grad_accum_steps, Integer{0, kMaxBatch}, "",
              "Micro-batches of a rank in one step. 0: derived from train.global_batch when that "
-             "is given, else 1."),
+             "is given, else 1. A run that goes on adapts it to the number of ranks when "
+             "train.global_batch is not given."),
          key("train.global_batch", s, &Train::global_batch, Integer{0, kMaxBatch * kMaxRanks},
-             "sequences", "Sequences of one step over all ranks. 0: the product of the others."),
+             "sequences",
+             "Sequences of one step over all ranks. 0: the product of the others, or the "
+             "checkpoint's in a run that goes on, whatever the number of ranks."),
          key("train.log_every", s, &Train::log_every, Integer{1, kMaxCount}, "steps",
              "Steps from one progress line to the next."),
          key("train.eval_every", s, &Train::eval_every, Integer{0, kMaxCount}, "steps",
@@ -40,6 +43,33 @@ Section train_section() {
              Integer{0, kMaxLayers}, "blocks",
              "Every n-th block keeps only its input and is run again for its backward pass: less "
              "memory, more work, equal numbers. 1: every block. 0: none.")}};
+}
+
+Section elasticity_section() {
+    const auto s = &Deck::elasticity;
+    return {
+        "elasticity",
+        "One global batch that many numbers of ranks can share, so that a job may go on with more "
+        "or fewer nodes. Derives train.micro_batch, grad_accum_steps and global_batch, which must "
+        "not be set then. `fullshard train DECK --print-world-sizes` shows the valid numbers of "
+        "ranks. Keys and arithmetic are those of DeepSpeed, with ranks for GPUs.",
+        {key("elasticity.enabled", s, &Elasticity::enabled, Boolean{}, "",
+             "Derive the batch sizes from the keys below and the number of ranks."),
+         key("elasticity.max_train_batch_size", s, &Elasticity::max_train_batch_size,
+             Integer{0, kMaxBatch * kMaxRanks}, "sequences",
+             "The global batch is not larger. Needed."),
+         key("elasticity.micro_batch_sizes", s, &Elasticity::micro_batch_sizes,
+             Integers{{1, kMaxBatch}}, "sequences",
+             "What a rank may compute at once; it takes the largest size that fits. Needed."),
+         key("elasticity.min_ranks", s, &Elasticity::min_ranks, Integer{1, kMaxRanks}, "ranks",
+             "Smallest valid number of ranks."),
+         key("elasticity.max_ranks", s, &Elasticity::max_ranks, Integer{1, kMaxRanks}, "ranks",
+             "Largest valid number of ranks."),
+         key("elasticity.prefer_larger_batch", s, &Elasticity::prefer_larger_batch, Boolean{}, "",
+             "Of global batches that are valid for equally many numbers of ranks, take the "
+             "largest. off: the smallest."),
+         key("elasticity.ranks_per_node", s, &Elasticity::ranks_per_node, Integer{1, kMaxRanks},
+             "ranks", "Valid numbers are whole nodes of so many ranks.")}};
 }
 
 Section optimizer_section() {

@@ -80,6 +80,12 @@ void add_idle_data_keys(const Deck& deck, IdleKeys& idle) {
 }
 
 void add_idle_training_keys(const Deck& deck, IdleKeys& idle) {
+    if (!deck.elasticity.enabled) {
+        idle.report({"elasticity.max_train_batch_size", "elasticity.micro_batch_sizes",
+                     "elasticity.min_ranks", "elasticity.max_ranks",
+                     "elasticity.prefer_larger_batch", "elasticity.ranks_per_node"},
+                    "elasticity.enabled = off");
+    }
     if (deck.schedule.kind == ScheduleKind::kConstant) {
         idle.report({"schedule.min_lr_ratio"}, "schedule.kind = constant has no decay");
     }
@@ -114,12 +120,6 @@ void add_idle_sharding_keys(const Deck& deck, IdleKeys& idle) {
         idle.report({"shard.prefetch", "shard.reshard_after_forward"},
                     "shard.store = resident holds every unit whole, once a node");
     }
-}
-
-bool happens_to_a_rank(const Fault& fault) {
-    return fault.throw_at_step > 0 || fault.hang_at_step > 0 ||
-           fault.stray_collective_at_step > 0 || fault.slow_step_s > 0.0 ||
-           fault.kill_in_save != SaveStage::kNone;
 }
 
 void add_faults(const Fault& fault, std::vector<std::string>& result) {
@@ -158,6 +158,12 @@ void add_faults(const Fault& fault, std::vector<std::string>& result) {
 }
 
 }  // namespace
+
+bool happens_to_a_rank(const Fault& fault) {
+    return fault.throw_at_step > 0 || fault.hang_at_step > 0 ||
+           fault.stray_collective_at_step > 0 || fault.slow_step_s > 0.0 ||
+           fault.kill_in_save != SaveStage::kNone;
+}
 
 std::vector<std::string> warnings(const Deck& deck) {
     std::vector<std::string> result;

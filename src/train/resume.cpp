@@ -2,13 +2,14 @@
 
 #include "base/error.h"
 #include "config/compare.h"
-#include "config/parser.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 namespace fullshard::train {
 
@@ -44,31 +45,31 @@ Effect effect_of(std::string_view key, const config::Deck& deck) {
 
 }  // namespace
 
-std::vector<std::string> check_resumable(const config::Deck& deck,
-                                         const checkpoint::Manifest& manifest) {
-    // Imported weights come from no run: there is nothing to differ from.
-    if (manifest.effective_deck.empty()) return {};
-    const config::Deck before = config::parse(manifest.effective_deck, "the checkpoint's deck", {});
-    std::string mistakes;
-    std::vector<std::string> notes;
-    for (const config::Difference& difference : config::differences(before, deck)) {
-        const Effect effect = effect_of(difference.key, deck);
+Changes changes_between(const config::Deck& before, const config::Deck& after) {
+    Changes changes;
+    for (const config::Difference& difference : config::differences(before, after)) {
+        const Effect effect = effect_of(difference.key, after);
         const std::string text =
             fmt::format("{} was {} and is {}", difference.key, difference.before, difference.after);
-        if (effect == Effect::kForbidden) mistakes += "\n  " + text;
+        if (effect == Effect::kForbidden) changes.forbidden.push_back(text);
         // More steps change a schedule that ends with them, and nothing else.
         if (difference.key == "train.steps" &&
-            deck.schedule.kind == config::ScheduleKind::kConstant)
+            after.schedule.kind == config::ScheduleKind::kConstant)
             continue;
-        if (effect == Effect::kOtherNumbers) notes.push_back(text);
+        if (effect == Effect::kOtherNumbers) changes.other_numbers.push_back(text);
     }
-    if (!mistakes.empty()) {
-        throw UsageError(
+    return changes;
+}
+
+std::vector<std::string> check_resumable(const config::Deck& before, const config::Deck& after) {
+    Changes changes = changes_between(before, after);
+    if (!changes.forbidden.empty()) {
+        throw UsageError(fmt::format(
             "the run cannot go on from this checkpoint; set these keys back, or start a new run "
-            "with checkpoint.resume = never (and model.init_from for the weights alone):" +
-            mistakes);
+            "with checkpoint.resume = never (and model.init_from for the weights alone):\n  {}",
+            fmt::join(changes.forbidden, "\n  ")));
     }
-    return notes;
+    return std::move(changes.other_numbers);
 }
 
 }  // namespace fullshard::train

@@ -111,23 +111,18 @@ void TrainingRun::open_run_folder() {
         make_run_folder(deck_.run.dir);
         lock_.emplace(deck_.run.dir);
         std::filesystem::remove_all(deck_.run.dir / kHangFolder);
-        const std::string text = config::effective_deck(deck_);
-        if (start_.continues_in_place()) {
-            continue_run_folder(deck_.run.dir, start_.progress().step, text);
-            for (const auto& path : checkpoint::abandon_after(
-                     deck_.run.dir / checkpoint::kCheckpointsFolder, start_.progress().step)) {
-                start_.notes.push_back("set aside, because its step is still to come: " +
-                                       path.string());
-            }
-        } else {
-            start_run_folder(deck_.run.dir, text);
+        for (const auto& path :
+             prepare_run_folder(deck_.run.dir, start_.folder_use, start_.progress(),
+                                config::effective_deck(deck_))) {
+            start_.notes.push_back("set aside, because its step is still to come: " +
+                                   path.string());
         }
     });
     environment_.watchdog.set_report_folder(deck_.run.dir / kHangFolder);
     if (deck_.checkpoint.every > 0) checkpoints_.require_space();
     log_.append_to(deck_.run.dir / kLogFile);
     metrics_.emplace(deck_.run.dir / kMetricsFile, world_.rank() == 0);
-    metrics_->write("run", run_record());
+    if (!start_.finished_before()) metrics_->write("run", run_record());
 }
 
 nlohmann::ordered_json TrainingRun::run_record() const {
@@ -225,9 +220,9 @@ void TrainingRun::finish_saves() {
 }
 
 ExitCode TrainingRun::train() {
-    if (start_.progress().step >= deck_.train.steps && !start_.progress().evaluation_pending) {
-        log_.info("nothing to do: step {} of {} is done; raise train.steps to go on",
-                  start_.progress().step, deck_.train.steps);
+    if (start_.finished_before()) {
+        log_.info("nothing to do: step {} of {} is done{}", start_.steps_done, deck_.train.steps,
+                  start_.checkpoint ? "; raise train.steps to go on" : "");
         return ExitCode::kDone;
     }
     Trainer trainer(
@@ -242,7 +237,7 @@ ExitCode TrainingRun::train() {
          .stop_at_step = deck_.train.stop_at_step,
          .quiet_s = deck_.comm.timeout_s,
          .save_s = deck_.checkpoint.timeout_s,
-         .durable_step = start_.continues_in_place() ? start_.progress().step : -1,
+         .durable_step = start_.folder_use == FolderUse::kContinue ? start_.progress().step : -1,
          .faults = faults_of(deck_.fault, job_.rank()),
          .clipping = {deck_.optimizer.clip_norm, deck_.optimizer.clip_value},
          .on_nonfinite = deck_.train.on_nonfinite,
@@ -290,7 +285,7 @@ std::string units_of_run(const config::Deck& deck, const comm::Group& job,
     config::Batch batch;
     spec::ModelSpec spec;
     comm::agree(job, [&] {
-        batch = config::resolve_batch(deck.train, job.size());
+        batch = config::resolve_batch(deck, job.size());
         spec = with_groups(make_model(deck, custom_model)->spec(), deck.optimizer);
     });
     const ShardingPlan plan = plan_sharding(deck, batch, spec, job);

@@ -1,9 +1,14 @@
 // The folder a run leaves behind.
 #pragma once
 
+#include "checkpoint/format/manifest.h"
+
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace fullshard::train {
 
@@ -13,19 +18,46 @@ inline constexpr std::string_view kLogFile = "run.log";
 inline constexpr std::string_view kMetricsFile = "metrics.jsonl";
 inline constexpr std::string_view kHangFolder = "hang";  ///< only after one
 
-/// Throws UsageError when the folder cannot be one, or holds a run and `may_hold_run` is off.
-/// Changes nothing.
-void check_run_folder(const std::filesystem::path& folder, bool may_hold_run);
+/// What a run does with its folder.
+enum class FolderUse : std::uint8_t {
+    kNew,         ///< an empty one, or one to be replaced
+    kContinue,    ///< it holds the run that goes on from a checkpoint
+    kStartAgain,  ///< it holds a start of this run that was interrupted before a checkpoint
+    kLeave,       ///< it holds this run, and that is finished
+};
+
+/// What a folder tells of a run that left no checkpoint.
+struct EarlierRun {
+    std::string effective_deck = {};  ///< text; empty when there is none
+    /// Its last one, unless it was interrupted.
+    std::optional<std::int64_t> finished_step = std::nullopt;
+    bool had_checkpoint = false;  ///< one was whole once
+
+    bool operator==(const EarlierRun&) const = default;
+};
+
+/// Throws UsageError when there is something else of that name. Changes nothing, as do the next
+/// two.
+void check_run_folder(const std::filesystem::path& folder);
+
+bool holds_run(const std::filesystem::path& folder);
+
+/// The run that the folder holds, if any.
+std::optional<EarlierRun> read_earlier_run(const std::filesystem::path& folder);
 
 /// Creates the folder and those above it. Throws RunError.
 void make_run_folder(const std::filesystem::path& folder);
 
-/// Leaves the folder without anything an earlier run left, and with the effective deck.
-void start_run_folder(const std::filesystem::path& folder, std::string_view effective_deck);
-
-/// The run goes on after `step`: drops records of later steps, and the last summary, from
-/// metrics.jsonl, so that no step is there twice; the log is continued. Writes the effective deck.
-void continue_run_folder(const std::filesystem::path& folder, std::int64_t step,
-                         std::string_view effective_deck);
+/// Makes the folder, which exists and is locked by this run, ready for a run that goes on where
+/// `progress` stands, zeros for one that starts, and writes the effective deck. A new run finds
+/// nothing that an earlier one left. A run that goes on or starts again continues the log; records
+/// of later steps, of an evaluation that is still to come, and the last summary are dropped from
+/// metrics.jsonl, all records when it starts again, so that nothing is there twice. Returns
+/// checkpoints of later steps, which are set aside. A finished run's folder stays as it is. Throws
+/// RunError when a run that was to start again has gone on meanwhile.
+std::vector<std::filesystem::path> prepare_run_folder(const std::filesystem::path& folder,
+                                                      FolderUse use,
+                                                      const checkpoint::Progress& progress,
+                                                      std::string_view effective_deck);
 
 }  // namespace fullshard::train

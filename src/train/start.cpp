@@ -1,32 +1,33 @@
 #include "train/start.h"
 
 #include "base/error.h"
-#include "checkpoint/format/folder.h"
 #include "comm/agree.h"
+#include "config/checks.h"
+#include "config/world_sizes.h"
+#include "train/kept_batch.h"
 #include "train/parameter_groups.h"
+#include "train/past.h"
 #include "train/resume.h"
-#include "train/run_folder.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+
+#include <utility>
 
 namespace fullshard::train {
 
 namespace {
 
-/// The deck with the batch sizes that this number of ranks gives, so that it reproduces the run.
-config::Deck with_batch(config::Deck deck, const config::Batch& batch) {
-    deck.train.micro_batch = batch.micro_batch;
-    deck.train.grad_accum_steps = batch.grad_accum_steps;
-    deck.train.global_batch = batch.global_batch;
-    return deck;
-}
-
-Start open_start(const config::Deck& deck, const ModelFactory& custom, const comm::Group& job) {
+Start open_start(const config::Deck& deck, const ModelFactory& custom, const comm::Group& job,
+                 const Past& past = {}) {
     std::optional<Start> start;
     comm::agree(job, [&] {
-        const config::Batch batch = config::resolve_batch(deck.train, job.size());
-        if (deck.fault.throw_at_step > 0 && deck.fault.rank >= job.size()) {
+        std::vector<std::string> notes = past.notes;
+        // A finished run stays finished on any number of ranks.
+        const bool goes_on = past.deck && !past.finished(deck.train.steps);
+        const config::Batch batch = goes_on
+                                        ? resolve_kept_batch(deck, *past.deck, job.size(), notes)
+                                        : config::resolve_batch(deck, job.size());
+        if (config::happens_to_a_rank(deck.fault) && deck.fault.rank >= job.size()) {
             throw UsageError(
                 fmt::format("fault.rank = {} does not exist; the job has ranks 0 to {}",
                             deck.fault.rank, job.size() - 1));
@@ -36,57 +37,36 @@ Start open_start(const config::Deck& deck, const ModelFactory& custom, const com
         Datasets datasets =
             open_data(deck.data, deck.model.vocab_size, deck.run.seed, batch.micro_batch,
                       batch.grad_accum_steps * job.size(), deck.train.eval_max_sequences);
-        std::vector<std::string> notes = datasets.notes;
-        start = Start{with_batch(deck, batch), batch, std::move(model), std::move(spec),
-                      std::move(datasets),     {},    std::move(notes)};
+        notes.insert(notes.end(), datasets.notes.begin(), datasets.notes.end());
+        start =
+            Start{// An elastic deck with the sizes of this number of ranks would contradict itself.
+                  deck.elasticity.enabled ? deck : config::with_batch(deck, batch),
+                  batch,
+                  std::move(model),
+                  std::move(spec),
+                  std::move(datasets),
+                  past.checkpoint,
+                  past.folder_use,
+                  past.steps_done,
+                  std::move(notes)};
     });
     comm::agree_equal(job, "data", start->datasets.fingerprint);
     return std::move(*start);
 }
 
-/// The checkpoint that checkpoint.resume asks for. Collective.
-std::optional<checkpoint::Chosen> find_checkpoint(const config::Deck& deck, const comm::Group& job,
-                                                  std::vector<std::string>& notes) {
-    if (deck.run.overwrite || deck.checkpoint.resume == "never") return std::nullopt;
-    if (deck.checkpoint.resume != "auto") return checkpoint::choose(job, deck.checkpoint.resume);
-    std::vector<std::string> skipped;
-    const auto parent = deck.run.dir / checkpoint::kCheckpointsFolder;
-    const auto chosen = checkpoint::choose_latest(job, parent, skipped);
-    comm::agree(job, [&] {
-        if (chosen || skipped.empty()) return;
-        // Starting at step 0 over the remains of a run would be the worst surprise.
-        throw DataError(
-            fmt::format("no checkpoint in {} is whole: {}; set run.overwrite = on to start afresh",
-                        parent.string(), fmt::join(skipped, "; ")));
-    });
-    for (const std::string& reason : skipped)
-        notes.push_back("passed over a checkpoint: " + reason);
-    return chosen;
-}
-
 }  // namespace
 
-bool Start::continues_in_place() const {
-    std::error_code error;
-    return checkpoint &&
-           std::filesystem::equivalent(checkpoint->folder.parent_path(),
-                                       deck.run.dir / checkpoint::kCheckpointsFolder, error);
-}
-
 Start check_training(const config::Deck& deck, const ModelFactory& custom, const comm::Group& job) {
-    Start start = open_start(deck, custom, job);
-    start.checkpoint = find_checkpoint(start.deck, job, start.notes);
+    const Past past = find_past(deck, job);
+    Start start = open_start(deck, custom, job, past);
     comm::agree(job, [&] {
-        if (start.checkpoint) {
-            for (const std::string& change :
-                 check_resumable(start.deck, start.checkpoint->manifest)) {
-                start.notes.push_back("differs from the checkpoint, so results will too: " +
-                                      change);
-            }
+        if (!past.checkpoint || !past.deck) return;
+        const config::Deck now = start.finished_before()
+                                     ? with_kept_batch(deck, *past.deck)
+                                     : config::with_batch(start.deck, start.batch);
+        for (const std::string& change : check_resumable(*past.deck, now)) {
+            start.notes.push_back("differs from the checkpoint, so results will too: " + change);
         }
-        if (job.rank() != 0) return;
-        check_run_folder(start.deck.run.dir,
-                         start.deck.run.overwrite || start.continues_in_place());
     });
     return start;
 }
@@ -106,6 +86,17 @@ Start check_evaluation(const config::Deck& deck, const ModelFactory& custom,
         }
     });
     return start;
+}
+
+std::string world_sizes_of_run(const config::Deck& deck, const comm::Group& job) {
+    const Past past = find_past(deck, job);
+    std::string text;
+    comm::agree(job, [&] {
+        text = config::world_sizes_table(past.deck ? with_kept_batch(deck, *past.deck) : deck);
+        if (past.checkpoint)
+            text = fmt::format("to go on from {}:\n{}", past.checkpoint->folder.string(), text);
+    });
+    return text;
 }
 
 }  // namespace fullshard::train

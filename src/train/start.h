@@ -9,7 +9,9 @@
 #include "spec/model_spec.h"
 #include "train/assemble.h"
 #include "train/datasets.h"
+#include "train/run_folder.h"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,19 +19,22 @@
 
 namespace fullshard::train {
 
-/// A checked deck with its batch sizes resolved for the number of ranks, the model and the data it
-/// names, and the checkpoint it goes on from.
+/// A checked deck, the model and the data it names, and what the run goes on from.
 struct Start {
-    config::Deck deck;
+    config::Deck deck;  ///< with its batch sizes, unless [elasticity] derives them
     config::Batch batch;
     std::shared_ptr<const model::Model> model;
     spec::ModelSpec spec;  ///< the model's, with the deck's parameter groups applied
     Datasets datasets;
     std::optional<checkpoint::Chosen> checkpoint;
-    std::vector<std::string> notes;  ///< what the log should say about checkpoint and data
+    FolderUse folder_use = FolderUse::kNew;
+    std::int64_t steps_done = 0;     ///< by the run that goes on, or is finished without checkpoint
+    std::vector<std::string> notes;  ///< what the log should say about checkpoint, folder and data
 
-    /// Whether run.dir holds the run that goes on.
-    bool continues_in_place() const;
+    /// Nothing is left to do.
+    bool finished_before() const {
+        return steps_done >= deck.train.steps && !progress().evaluation_pending;
+    }
     checkpoint::Progress progress() const {
         return checkpoint ? checkpoint->manifest.progress : checkpoint::Progress{};
     }
@@ -42,5 +47,9 @@ Start check_training(const config::Deck& deck, const ModelFactory& custom, const
 /// The same without run folder and checkpoint. Collective.
 Start check_evaluation(const config::Deck& deck, const ModelFactory& custom,
                        const comm::Group& job);
+
+/// The numbers of ranks on which a run of the deck can start or go on, as text that ends with a
+/// line break. Throws AgreedError as check_training() does for what is in run.dir. Collective.
+std::string world_sizes_of_run(const config::Deck& deck, const comm::Group& job);
 
 }  // namespace fullshard::train

@@ -88,5 +88,15 @@ TEST(ParseCommand, PrintUnitsIsNoKey) {
     EXPECT_EQ(command.words, (Words{"--shard.slots", "3"}));
 }
 
+TEST(ParseCommand, PrintWorldSizesIsOfTraining) {
+    EXPECT_FALSE(parse_command(Words{"train", "a.ini"}).print_world_sizes);
+    const Command command =
+        parse_command(Words{"train", "a.ini", "--print-world-sizes", "--run.dir", "b"});
+    EXPECT_TRUE(command.print_world_sizes);
+    EXPECT_EQ(command.words, (Words{"--run.dir", "b"}));
+    EXPECT_EQ(parse_command(Words{"eval", "a.ini", "--print-world-sizes"}).words,
+              (Words{"--print-world-sizes"}));
+}
+
 }  // namespace
 }  // namespace fullshard::app

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "config/parser.h"
-#include "config/render.h"
 
 #include <gtest/gtest.h>
 
@@ -15,15 +14,8 @@ namespace {
 /// What check_resumable() notes about a run that goes on with other words on its command line.
 std::vector<std::string> notes(const std::vector<std::string>& words,
                                const std::string& deck_text = "") {
-    checkpoint::Manifest manifest;
-    manifest.effective_deck = config::effective_deck(config::parse(deck_text, "text.ini", {}));
-    return check_resumable(config::parse(deck_text, "text.ini", words), manifest);
-}
-
-TEST(Resume, ImportedWeightsDifferFromNothing) {
-    const config::Deck deck =
-        config::parse("", "text.ini", std::vector<std::string>{"--run.seed", "9"});
-    EXPECT_TRUE(check_resumable(deck, checkpoint::Manifest{}).empty());
+    return check_resumable(config::parse(deck_text, "text.ini", {}),
+                           config::parse(deck_text, "text.ini", words));
 }
 
 TEST(Resume, SameDeckHasNothingToNote) {
@@ -60,6 +52,7 @@ TEST(Resume, WhatNeverMattersIsNotNoted) {
 TEST(Resume, AnotherModelIsRefused) {
     EXPECT_THROW(notes({"--model.tie_embeddings", "on"}), UsageError);
     EXPECT_THROW(notes({"--run.seed", "9"}), UsageError);
+    EXPECT_THROW(notes({"--train.global_batch", "8"}), UsageError);
 }
 
 TEST(Resume, AnotherModelIsNotedWhereTensorsNeedNotFit) {

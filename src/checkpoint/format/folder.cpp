@@ -208,6 +208,12 @@ Latest find_latest(const fs::path& parent) {
     return latest;
 }
 
+bool has_finished_save(const fs::path& parent) {
+    return std::ranges::any_of(candidates(parent), [](const Candidate& one) {
+        return one.kind != Candidate::Kind::kTemporary;
+    });
+}
+
 Latest locate_checkpoint(const fs::path& path) {
     if (!fs::is_directory(path)) throw DataError(fmt::format("{} is no folder", path.string()));
     if (looks_like_checkpoint(path)) return {path, {}};

@@ -59,6 +59,10 @@ struct Latest {
 /// unfinished. A missing parent has none.
 Latest find_latest(const std::filesystem::path& parent);
 
+/// Whether a save below `parent` ever finished: a folder of a step is there that is no unfinished
+/// save, whole or damaged.
+bool has_finished_save(const std::filesystem::path& parent);
+
 /// What a user's path names: a checkpoint folder (whole or not), or the newest whole one of a run's
 /// checkpoints folder or of the run folder above it. Throws DataError when there is none, with the
 /// reasons.
