@@ -19,6 +19,7 @@ usage: fullshard train DECK [--section.key value ...]
        fullshard eval DECK --model.init_from WEIGHTS [--section.key value ...]
        fullshard train|eval DECK --print-units [--section.key value ...]
        fullshard train DECK --print-world-sizes [--section.key value ...]
+       fullshard doctor [DECK] [--section.key value ...]
        fullshard --help | --version | --list-keys | --list-keys=markdown
 
 Start one process a rank, for example
@@ -26,6 +27,7 @@ Start one process a rank, for example
   srun --mpi=pmix -n 64 fullshard train inputs/text.ini
 
 DECK is an input deck; the same keys on the command line win over it. --list-keys explains every key.
+doctor checks whether the ranks of this launch could train the deck, and says what to type.
 --print-units shows what the ranks would hold, unit by unit, and ends before anything is allocated.
 --print-world-sizes lists the numbers of ranks that can share the deck's global batch, or go on with that of the
 checkpoint in run.dir.
@@ -57,9 +59,16 @@ std::optional<std::string> immediate_answer(std::span<const std::string> words) 
 
 Command parse_command(std::span<const std::string> words) {
     const std::string name = words.empty() ? "" : words[0];
+    if (name == "doctor") {
+        const bool has_deck = words.size() > 1 && !words[1].starts_with("--");
+        return {.name = CommandName::kDoctor,
+                .deck = has_deck ? words[1] : "",
+                .words = {words.begin() + (has_deck ? 2 : 1), words.end()}};
+    }
     if (name != "train" && name != "eval") {
         throw UsageError(fmt::format(
-            "unknown command '{}'; use: fullshard train|eval DECK [--section.key value ...]",
+            "unknown command '{}'; use: fullshard train|eval DECK [--section.key value ...], or "
+            "fullshard doctor [DECK]",
             name));
     }
     if (words.size() < 2 || words[1].starts_with("--")) {

@@ -9,12 +9,13 @@
 
 namespace fullshard::app {
 
-enum class CommandName : std::uint8_t { kTrain, kEval };
+enum class CommandName : std::uint8_t { kTrain, kEval, kDoctor };
 
-/// `fullshard train|eval DECK [--print-units | --print-world-sizes] [--section.key value ...]`
+/// `fullshard train|eval DECK [--print-units | --print-world-sizes] [--section.key value ...]`, or
+/// `fullshard doctor [DECK] [--section.key value ...]`
 struct Command {
     CommandName name = CommandName::kTrain;
-    std::string deck;
+    std::string deck;                ///< empty where there is none, for the doctor
     bool print_units = false;        ///< show the units of the run and end
     bool print_world_sizes = false;  ///< show on how many ranks it can run, and end
     std::vector<std::string> words;  ///< what follows the deck: keys and values

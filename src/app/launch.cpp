@@ -79,4 +79,51 @@ void refuse_wrong_launch(int mpi_ranks, const Environment& environment) {
     }
 }
 
+namespace {
+
+std::string started_by(const Environment& environment) {
+    if (!environment("OMPI_COMM_WORLD_RANK").empty()) return "mpirun";
+    if (!number(environment(kSrun.task))) return "no launcher: one process by itself";
+    return fmt::format("srun, step {} of job {}", environment(kSrun.task),
+                       environment("SLURM_JOB_ID"));
+}
+
+}  // namespace
+
+std::vector<doctor::Finding> launch_findings(std::int64_t allowed_cpus, std::int64_t now,
+                                             const Environment& environment) {
+    std::vector<doctor::Finding> findings{doctor::fine("launcher", started_by(environment))};
+    if (environment("SLURM_JOB_ID").empty()) return findings;
+
+    if (const auto end = number(environment("SLURM_JOB_END_TIME"))) {
+        const std::string left = fmt::format("in {} min by SLURM_JOB_END_TIME", (*end - now) / 60);
+        findings.push_back(
+            *end > now ? doctor::fine("end of the job", left)
+                       : doctor::warning("end of the job", left, "a time to come",
+                                         "submit with slurm/train.sbatch, which sets it anew"));
+    } else {
+        findings.push_back(doctor::warning("end of the job",
+                                           "not known: SLURM_JOB_END_TIME is not set",
+                                           "its time: a run stops before it with a checkpoint",
+                                           "submit with slurm/train.sbatch, or export it in the "
+                                           "batch script by scontrol show job"));
+    }
+
+    const std::int64_t asked = number(environment("SLURM_CPUS_PER_TASK")).value_or(1);
+    if (asked > 1) {
+        const std::string measured =
+            fmt::format("{} for each task, {} allowed", asked, allowed_cpus);
+        const std::string required = fmt::format("{} for each task", asked);
+        findings.push_back(
+            allowed_cpus >= asked
+                ? doctor::fine("CPUs of a task", measured, required)
+                : doctor::warning("CPUs of a task", measured, required,
+                                  environment("SRUN_CPUS_PER_TASK").empty()
+                                      ? "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK before srun"
+                                      : "look at srun's --cpu-bind: SLURM_CPU_BIND may come from "
+                                        "an outer srun"));
+    }
+    return findings;
+}
+
 }  // namespace fullshard::app

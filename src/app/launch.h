@@ -1,8 +1,12 @@
 // Was the program started the way the user believes?
 #pragma once
 
+#include "doctor/finding.h"
+
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace fullshard::app {
 
@@ -19,5 +23,11 @@ void refuse_tasks_without_pmi(const Environment& environment);
 /// found one: otherwise N independent one-rank jobs would overwrite each other's results. Compares
 /// with the step, not the allocation: a single process inside a large allocation is fine.
 void refuse_wrong_launch(int mpi_ranks, const Environment& environment);
+
+/// What launcher and batch system told this process, for the doctor: who started it, whether the
+/// end of the job is known (at `now`, seconds since the epoch), and whether the step has the CPUs
+/// that the job asked for each task: `allowed_cpus` by this process's mask.
+std::vector<doctor::Finding> launch_findings(std::int64_t allowed_cpus, std::int64_t now,
+                                             const Environment& environment);
 
 }  // namespace fullshard::app

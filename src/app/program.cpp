@@ -2,14 +2,17 @@
 
 #include "app/command_line.h"
 #include "app/launch.h"
+#include "app/needs.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "comm/agree.h"
 #include "comm/ledger.h"
 #include "comm/mpi_session.h"
+#include "comm/placement.h"
 #include "comm/watchdog.h"
 #include "config/parser.h"
+#include "doctor/doctor.h"
 #include "train/run.h"
 #include "train/stop.h"
 
@@ -19,6 +22,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -45,11 +49,12 @@ std::vector<std::string> broadcast_words(const std::vector<std::string>& words,
     return result;
 }
 
-/// The deck is read by one rank, so that all ranks see the same text.
+/// The deck is read by one rank, so that all ranks see the same text. Without one all keys that the
+/// command line leaves have their defaults.
 config::Deck read_deck(const Command& command, const comm::Group& job) {
     std::string text;
     comm::agree(job, [&] {
-        if (job.rank() != 0) return;
+        if (job.rank() != 0 || command.deck.empty()) return;
         try {
             text = read_file(command.deck);
         } catch (const DataError& error) {
@@ -60,6 +65,21 @@ config::Deck read_deck(const Command& command, const comm::Group& job) {
     config::Deck deck;
     comm::agree(job, [&] { deck = config::parse(text, command.deck, command.words); });
     return deck;
+}
+
+ExitCode run_doctor(const Command& command, const config::Deck& deck, const comm::Group& job,
+                    const comm::MpiSession& session, const train::ModelFactory& custom_model) {
+    doctor::Request request{.deck = deck,
+                            .mpi_library = session.library_version(),
+                            .thread_level = session.thread_level(),
+                            .launch = launch_findings(std::ssize(comm::allowed_cpus()),
+                                                      std::time(nullptr), process_environment)};
+    if (!command.deck.empty()) request.needs = needs_of_run(deck, job, custom_model);
+    const bool sound = doctor::examine(request, [](const std::string& text) {
+        std::fputs(text.c_str(), stdout);
+        std::fflush(stdout);
+    });
+    return sound ? ExitCode::kDone : ExitCode::kRunError;
 }
 
 /// Until the deck says otherwise.
@@ -91,6 +111,8 @@ ExitCode run_command(const comm::MpiSession& session, Process& process,
     const comm::Group job =
         start.renewed("all ranks", std::max(deck.comm.timeout_s, deck.comm.start_timeout_s),
                       deck.comm.check ? comm::CollectiveCheck::kOn : comm::CollectiveCheck::kOff);
+    if (command.name == CommandName::kDoctor)
+        return run_doctor(command, deck, job, session, custom_model);
     if (command.print_units) {
         const std::string text = train::units_of_run(deck, job, custom_model);
         if (session.rank() == 0) std::fputs(text.c_str(), stdout);

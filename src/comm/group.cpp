@@ -41,15 +41,6 @@ std::vector<int> members_of(MPI_Comm comm) {
     return members;
 }
 
-/// A call that its group waits for.
-struct Pending {
-    const Group::Impl& group;
-    std::int64_t sequence;
-    const Call& call;
-
-    Wait wait() const { return {group.track, sequence, call.describe()}; }
-};
-
 /// Polls until `done`, with the group's deadline.
 template <typename Done>
 void wait_until(const Pending& pending, Done&& done) {
@@ -59,6 +50,8 @@ void wait_until(const Pending& pending, Done&& done) {
     while (!done()) waiter.pause();
 }
 
+}  // namespace
+
 void complete(MPI_Request& request, const Pending& pending) {
     wait_until(pending, [&] {
         int done = 0;
@@ -66,8 +59,6 @@ void complete(MPI_Request& request, const Pending& pending) {
         return done != 0;
     });
 }
-
-}  // namespace
 
 Group::Impl::Impl(MPI_Comm owned, GroupSettings chosen, std::string called)
     : comm(owned),

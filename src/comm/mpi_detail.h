@@ -45,6 +45,18 @@ struct Group::Impl {
     }
 };
 
+/// A call that its group waits for.
+struct Pending {
+    const Group::Impl& group;
+    std::int64_t sequence;  ///< in the group's track; 0: a message that is no collective
+    const Call& call;
+
+    Wait wait() const { return {group.track, sequence, call.describe()}; }
+};
+
+/// Polls until the request is complete, with the group's deadline.
+void complete(MPI_Request& request, const Pending& pending);
+
 /// Throws CommunicationError naming process, call, MPI's text and the place if `status` is an
 /// error.
 void check_mpi(int status, const char* call,

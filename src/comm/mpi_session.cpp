@@ -47,6 +47,14 @@ std::string MpiSession::library_version() const {
     return version.substr(0, version.find(','));
 }
 
+std::string MpiSession::thread_level() const {
+    int granted = MPI_THREAD_SINGLE;
+    check_mpi(MPI_Query_thread(&granted), "MPI_Query_thread");
+    if (granted == MPI_THREAD_MULTIPLE) return "MPI_THREAD_MULTIPLE";
+    if (granted == MPI_THREAD_SERIALIZED) return "MPI_THREAD_SERIALIZED";
+    return granted == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SINGLE";
+}
+
 namespace {
 
 bool mpi_runs() {

@@ -22,6 +22,8 @@ class MpiSession {
     const std::string& host() const { return host_; }
     /// For example "Open MPI v4.1.4", from the loaded library.
     std::string library_version() const;
+    /// For example "MPI_THREAD_FUNNELED": what the library granted.
+    std::string thread_level() const;
 
     /// Prints "fullshard: <process>: <cause>" as one line and ends all ranks at once with
     /// `exit_code`. When ranks notice a problem at the same time, the lowest of them speaks.

@@ -3,12 +3,12 @@
 #include "base/error.h"
 #include "base/round_up.h"
 #include "comm/mpi_detail.h"
+#include "comm/shared_memory.h"
 #include "comm/waiter.h"
 
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
 
 #include <array>
 #include <atomic>
@@ -22,22 +22,18 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kCacheLine = 128;  // two lines: neighbours are prefetched in pairs
-constexpr const char* kSharedMemoryFolder = "/dev/shm";  // where Open MPI backs shared windows
 
-std::string no_room(std::int64_t bytes) {
+std::string no_room(const std::string& folder, std::int64_t bytes) {
     return fmt::format(
         "{} has too little room for the {} MiB of the node's unsharded parameters and gradient "
         "slots; enlarge it or set comm.node_shared = off",
-        kSharedMemoryFolder, (bytes + (1 << 20) - 1) >> 20);
+        folder, (bytes + (1 << 20) - 1) >> 20);
 }
 
 /// Empty when there is room, as far as the file system tells.
 std::string check_shared_memory_room(std::int64_t bytes) {
-    struct statvfs status {};
-    if (statvfs(kSharedMemoryFolder, &status) != 0) return {};  // Open MPI uses its session folder
-    const auto room =
-        static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
-    return room >= bytes ? std::string() : no_room(bytes);
+    const auto memory = shared_memory();
+    return !memory || memory->free >= bytes ? std::string() : no_room(memory->folder, bytes);
 }
 
 /// Touches pages for writing, so that the room is really ours: false where there is none left,
@@ -126,7 +122,10 @@ NodeArena::NodeArena(const Group& node, std::int64_t bytes, std::int64_t channel
         reserve(base + head + begin, end - begin) && (rank_ != 0 || reserve(base, head));
     std::array<std::int64_t, 1> reserved{mine ? 1 : 0};
     node.all_reduce(reserved, Reduction::kMin);
-    if (reserved[0] == 0) throw RunError(no_room(head + body));
+    if (reserved[0] == 0) {
+        const auto memory = shared_memory();
+        throw RunError(no_room(memory ? memory->folder : "shared memory", head + body));
+    }
 }
 
 NodeArena::~NodeArena() = default;

@@ -80,6 +80,17 @@ TEST(ParseCommand, RefusesOtherWordsWithTheRightUse) {
               std::string::npos);
 }
 
+TEST(ParseCommand, DoctorNeedsNoDeck) {
+    const Command with = parse_command(Words{"doctor", "a.ini", "--run.dir", "x"});
+    EXPECT_EQ(with.name, CommandName::kDoctor);
+    EXPECT_EQ(with.deck, "a.ini");
+    EXPECT_EQ(with.words, (Words{"--run.dir", "x"}));
+    const Command without = parse_command(Words{"doctor", "--run.dir", "x"});
+    EXPECT_EQ(without.deck, "");
+    EXPECT_EQ(without.words, (Words{"--run.dir", "x"}));
+    EXPECT_TRUE(parse_command(Words{"doctor"}).words.empty());
+}
+
 TEST(ParseCommand, PrintUnitsIsNoKey) {
     EXPECT_FALSE(parse_command(Words{"train", "a.ini"}).print_units);
     const Command command =

@@ -132,9 +132,13 @@ class EndToEndTest(unittest.TestCase):
     def train_to_common_end(self, ranks: int, keys: dict[str, object], status: int,
                             deck: Path = SMOKE_DECK) -> Result:
         """The same for an error that the ranks agree on: each of them leaves with `status`."""
+        return self.run_to_common_end(ranks, words_of(deck, keys), status)
+
+    def run_to_common_end(self, ranks: int, words: list[str], status: int, **variables: str) -> Result:
+        """The same for any command."""
         statuses = self.new_folder()
-        command = [*MPIRUN, "-n", str(ranks), "sh", "-c", RECORD_STATUS, "sh", str(BINARY), *words_of(deck, keys)]
-        environment = self.environment(STATUS_FOLDER=str(statuses),
+        command = [*MPIRUN, "-n", str(ranks), "sh", "-c", RECORD_STATUS, "sh", str(BINARY), *words]
+        environment = self.environment(STATUS_FOLDER=str(statuses), **variables,
                                        OMPI_MCA_odls_base_sigkill_timeout="0")  # nobody is left to wait for
         result = Job(command, environment, self.folder).finish()
         self.check_end(result, status)

@@ -153,5 +153,46 @@ TEST(ProcessEnvironment, IsEmptyForWhatIsNotSet) {
     EXPECT_EQ(process_environment("FULLSHARD_TEST_VARIABLE"), "");
 }
 
+/// What the doctor is told, as text.
+std::string findings(std::int64_t allowed_cpus, const Variables& variables) {
+    constexpr std::int64_t kNow = 1'000'000'000;
+    std::string text;
+    for (const doctor::Finding& each :
+         launch_findings(allowed_cpus, kNow, environment_of(variables)))
+        text += to_text(each);
+    return text;
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+TEST(LaunchFindings, NameTheLauncher) {
+    EXPECT_TRUE(has(findings(1, {}), "no launcher"));
+    EXPECT_TRUE(has(findings(1, {{"OMPI_COMM_WORLD_RANK", "0"}}), "mpirun"));
+    EXPECT_TRUE(has(findings(1, slurm_step("4")), "srun, step 0 of job 4711"));
+}
+
+TEST(LaunchFindings, UnknownEndOfTheJobIsAWarning) {
+    Variables variables = slurm_step("4");
+    EXPECT_TRUE(has(findings(1, variables), "warn  end of the job"));
+    variables["SLURM_JOB_END_TIME"] = "1000000600";
+    EXPECT_TRUE(has(findings(1, variables), "ok    end of the job         in 10 min"));
+    variables["SLURM_JOB_END_TIME"] = "999999999";
+    EXPECT_TRUE(has(findings(1, variables), "warn  end of the job"));
+    EXPECT_FALSE(has(findings(1, {}), "end of the job"));
+}
+
+// Since Slurm 22.05 srun does not take over what sbatch was told: every task gets one core.
+TEST(LaunchFindings, CpusThatSrunDidNotTakeOver) {
+    Variables variables = slurm_step("4");
+    EXPECT_FALSE(has(findings(1, variables), "CPUs of a task"));
+    variables["SLURM_CPUS_PER_TASK"] = "8";
+    EXPECT_TRUE(has(findings(8, variables), "ok    CPUs of a task"));
+    EXPECT_TRUE(has(findings(1, variables), "-> export SRUN_CPUS_PER_TASK"));
+    variables["SRUN_CPUS_PER_TASK"] = "8";
+    EXPECT_TRUE(has(findings(1, variables), "-> look at srun's --cpu-bind"));
+}
+
 }  // namespace
 }  // namespace fullshard::app

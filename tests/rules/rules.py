@@ -24,8 +24,9 @@ MAY_INCLUDE = {
     "checkpoint/format": ["base", "spec", "kernels"],
     "checkpoint/export": ["base", "kernels", "checkpoint/format"],
     "checkpoint/parallel": ["base", "comm", "checkpoint/format"],
+    "doctor": ["base", "config", "kernels", "comm", "checkpoint/format", "checkpoint/parallel"],
     "train": LIBRARY,
-    "app": [*LIBRARY, "train"],
+    "app": [*LIBRARY, "doctor", "train"],
     "tools/ckpt": ["base", "checkpoint/format", "checkpoint/export"],
     "tools/bench_save": ["base", "comm", "checkpoint/format", "checkpoint/parallel"],
 }
