@@ -1,8 +1,8 @@
 #include "app/command_line.h"
 
-#include "base/build_info.h"
 #include "base/error.h"
 #include "config/render.h"
+#include "train/versions.h"
 
 #include <fmt/format.h>
 
@@ -36,13 +36,6 @@ exit codes: 0 done, 1 run-time error, 2 wrong use, 3 data, 4 diverged, 5 communi
             85 stopped on request after a checkpoint: start it again
 )";
 
-std::string version_text() {
-    const BuildInfo& build = build_info();
-    return fmt::format("FullShard {}\ncommit    {}\nbuild     {}\ncompiler  {}\nflags     {}\n",
-                       build.version, build.git_hash, build.build_type, build.compiler,
-                       build.flags);
-}
-
 bool asks_for(std::span<const std::string> words, std::string_view option) {
     return std::ranges::find(words, option) != words.end();
 }
@@ -51,7 +44,7 @@ bool asks_for(std::span<const std::string> words, std::string_view option) {
 
 std::optional<std::string> immediate_answer(std::span<const std::string> words) {
     if (asks_for(words, "--help") || asks_for(words, "-h")) return kHelp;
-    if (asks_for(words, "--version")) return version_text();
+    if (asks_for(words, "--version")) return train::versions_text();
     if (asks_for(words, "--list-keys=markdown")) return config::keys_markdown();
     if (asks_for(words, "--list-keys")) return config::list_keys();
     return std::nullopt;

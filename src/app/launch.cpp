@@ -126,4 +126,24 @@ std::vector<doctor::Finding> launch_findings(std::int64_t allowed_cpus, std::int
     return findings;
 }
 
+train::LaunchInfo launch_info(const Environment& environment, const std::string& program,
+                              std::span<const std::string> words) {
+    train::LaunchInfo launch;
+    // mpirun's own tasks come from srun when it runs within a job, so they are asked for it first.
+    if (number(environment("OMPI_COMM_WORLD_RANK"))) {
+        launch.launcher = "mpirun";
+    } else if (number(environment(kSrun.task))) {
+        launch.launcher = "srun";
+    } else if (number(environment("PMI_RANK"))) {
+        launch.launcher = "mpiexec";
+    }
+    launch.job = environment("SLURM_JOB_ID");
+    launch.partition = environment("SLURM_JOB_PARTITION");
+    launch.restarts = number(environment("SLURM_RESTART_COUNT")).value_or(0);
+    launch.batch = !launch.job.empty() && environment("ENVIRONMENT") == "BATCH";
+    launch.command.assign(1, program);
+    launch.command.insert(launch.command.end(), words.begin(), words.end());
+    return launch;
+}
+
 }  // namespace fullshard::app

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "doctor/finding.h"
+#include "train/launch_info.h"
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,5 +31,10 @@ void refuse_wrong_launch(int mpi_ranks, const Environment& environment);
 /// that the job asked for each task: `allowed_cpus` by this process's mask.
 std::vector<doctor::Finding> launch_findings(std::int64_t allowed_cpus, std::int64_t now,
                                              const Environment& environment);
+
+/// Who started this process, as which job, and by which words: the program's path and what followed
+/// it.
+train::LaunchInfo launch_info(const Environment& environment, const std::string& program,
+                              std::span<const std::string> words);
 
 }  // namespace fullshard::app

@@ -9,6 +9,7 @@
 #include "comm/agree.h"
 #include "comm/ledger.h"
 #include "comm/mpi_session.h"
+#include "comm/mpi_version.h"
 #include "comm/placement.h"
 #include "comm/watchdog.h"
 #include "config/parser.h"
@@ -70,7 +71,7 @@ config::Deck read_deck(const Command& command, const comm::Group& job) {
 ExitCode run_doctor(const Command& command, const config::Deck& deck, const comm::Group& job,
                     const comm::MpiSession& session, const train::ModelFactory& custom_model) {
     doctor::Request request{.deck = deck,
-                            .mpi_library = session.library_version(),
+                            .mpi_library = comm::mpi_version().loaded,
                             .thread_level = session.thread_level(),
                             .launch = launch_findings(std::ssize(comm::allowed_cpus()),
                                                       std::time(nullptr), process_environment)};
@@ -94,7 +95,7 @@ struct Process {
     comm::Watchdog watchdog{ledger};
 };
 
-ExitCode run_command(const comm::MpiSession& session, Process& process,
+ExitCode run_command(const comm::MpiSession& session, Process& process, const std::string& program,
                      const std::vector<std::string>& words,
                      const train::ModelFactory& custom_model) {
     const comm::Group start = comm::Group::world(kStartTimeoutSeconds, process.ledger);
@@ -123,13 +124,13 @@ ExitCode run_command(const comm::MpiSession& session, Process& process,
         if (session.rank() == 0) std::fputs(text.c_str(), stdout);
         return ExitCode::kDone;
     }
-    const train::RunEnvironment environment{.host = session.host(),
-                                            .mpi_library = session.library_version(),
-                                            .started = process.started,
-                                            .job_end = process_environment("SLURM_JOB_END_TIME"),
-                                            .stop = process.stop,
-                                            .watchdog = process.watchdog,
-                                            .custom_model = custom_model};
+    const train::RunEnvironment environment{
+        .launch = launch_info(process_environment, program, job_words),
+        .started = process.started,
+        .job_end = process_environment("SLURM_JOB_END_TIME"),
+        .stop = process.stop,
+        .watchdog = process.watchdog,
+        .custom_model = custom_model};
     if (command.name == CommandName::kEval)
         return train::run_evaluation(deck, job, environment, log);
     return train::run_training(deck, job, environment, log);
@@ -161,7 +162,7 @@ int run_program(int argc, char** argv, const train::ModelFactory& custom_model) 
         process.watchdog.set_process(session.rank(), session.size(), session.host());
         process.ledger->enter("start-up");
         try {
-            const ExitCode code = run_command(session, process, words, custom_model);
+            const ExitCode code = run_command(session, process, argv[0], words, custom_model);
             process.ledger->enter("MPI_Finalize");
             return static_cast<int>(code);
         } catch (const comm::AgreedError& error) {

@@ -39,14 +39,6 @@ MpiSession::~MpiSession() {
     if (std::uncaught_exceptions() == 0) MPI_Finalize();
 }
 
-std::string MpiSession::library_version() const {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-    int length = 0;
-    check_mpi(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
-    const std::string version(text, static_cast<std::size_t>(length));
-    return version.substr(0, version.find(','));
-}
-
 std::string MpiSession::thread_level() const {
     int granted = MPI_THREAD_SINGLE;
     check_mpi(MPI_Query_thread(&granted), "MPI_Query_thread");

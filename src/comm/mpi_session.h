@@ -20,8 +20,6 @@ class MpiSession {
     int rank() const { return rank_; }
     int size() const { return size_; }
     const std::string& host() const { return host_; }
-    /// For example "Open MPI v4.1.4", from the loaded library.
-    std::string library_version() const;
     /// For example "MPI_THREAD_FUNNELED": what the library granted.
     std::string thread_level() const;
 

@@ -21,6 +21,14 @@ std::int64_t nearest_divisor(std::int64_t number, std::int64_t wanted) {
     }
 }
 
+void check_run(const Deck& deck, std::vector<Contradiction>& found) {
+    if (deck.run.measure_peak && deck.run.peak_gflops > 0.0) {
+        found.push_back({{"run.measure_peak", "run.peak_gflops"},
+                         "the MFU refers to one peak, measured or given",
+                         "set run.peak_gflops = 0, or run.measure_peak = off"});
+    }
+}
+
 void check_model(const Deck& deck, std::vector<Contradiction>& found) {
     const Model& model = deck.model;
     if (model.family == Family::kTorchScript && model.path.empty()) {
@@ -253,6 +261,7 @@ void check_fault(const Deck& deck, std::vector<Contradiction>& found) {
 
 std::vector<Contradiction> contradictions(const Deck& deck) {
     std::vector<Contradiction> found;
+    check_run(deck, found);
     check_model(deck, found);
     check_data(deck, found);
     check_train(deck, found);

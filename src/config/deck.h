@@ -18,7 +18,10 @@ namespace fullshard::config {
 struct Run {
     std::filesystem::path dir = "runs/default";
     std::uint64_t seed = 1;
-    bool overwrite = false;  ///< replace an earlier run in `dir`
+    bool overwrite = false;     ///< replace an earlier run in `dir`
+    bool rank_logs = false;     ///< every rank keeps a log of its own
+    bool measure_peak = false;  ///< of each rank's arithmetic, before the first step
+    double peak_gflops = 0.0;   ///< a rank's, in the compute type; 0: unknown
 
     bool operator==(const Run&) const = default;
 };

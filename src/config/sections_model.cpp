@@ -5,15 +5,25 @@ namespace fullshard::config {
 
 Section run_section() {
     const auto s = &Deck::run;
-    return {"run",
-            "The run as a whole.",
-            {key("run.dir", s, &Run::dir, Path{}, "",
-                 "Folder that receives everything the run writes: effective deck, run.log, "
-                 "metrics.jsonl. Created when missing."),
-             key("run.seed", s, &Run::seed, Seed{}, "",
-                 "Seed of initial weights, dropout, order of the data and synthetic data."),
-             key("run.overwrite", s, &Run::overwrite, Boolean{}, "",
-                 "Replace the run that run.dir already holds. off: as checkpoint.resume says.")}};
+    return {
+        "run",
+        "The run as a whole.",
+        {key("run.dir", s, &Run::dir, Path{}, "",
+             "Folder that receives everything the run writes: effective deck, run.log, "
+             "metrics.jsonl. Created when missing."),
+         key("run.seed", s, &Run::seed, Seed{}, "",
+             "Seed of initial weights, dropout, order of the data and synthetic data."),
+         key("run.overwrite", s, &Run::overwrite, Boolean{}, "",
+             "Replace the run that run.dir already holds. off: as checkpoint.resume says."),
+         key("run.rank_logs", s, &Run::rank_logs, Boolean{}, "",
+             "Every rank writes its lines to a file of its own, run.dir/logs/rank-NNNNN.log."),
+         key("run.measure_peak", s, &Run::measure_peak, Boolean{}, "",
+             "Measure how fast each rank multiplies matrices, all ranks at the same time, before "
+             "the first step (less than a second). The model FLOP/s utilisation (MFU) at the end "
+             "refers to it."),
+         key("run.peak_gflops", s, &Run::peak_gflops, Real{}, "GFLOP/s",
+             "Peak of a rank in precision.param, which the MFU refers to. 0: unknown, no MFU "
+             "unless run.measure_peak = on.")}};
 }
 
 Section model_section() {

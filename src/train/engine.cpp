@@ -11,6 +11,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/headeronly/version.h>
 
 #include <algorithm>
 #include <ranges>
@@ -232,6 +233,10 @@ std::string cpu_capability() {
     if (model::multiplies(at::kBFloat16)) name += " + bf16";
     if (model::multiplies(at::kHalf)) name += " + fp16";
     return name;
+}
+
+std::string torch_version() {
+    return TORCH_VERSION;
 }
 
 double Engine::train(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,

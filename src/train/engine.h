@@ -60,5 +60,7 @@ class Engine {
 /// Instructions that computing uses here, for example "AVX2" or "AVX512 + bf16": results of other
 /// ones have other bits.
 std::string cpu_capability();
+/// Of the LibTorch whose headers this was compiled with, for example "2.11.0".
+std::string torch_version();
 
 }  // namespace fullshard::train

@@ -19,6 +19,10 @@ std::int64_t read_field(const char* path, const std::string& label) {
 
 }  // namespace
 
+NodeMemory node_memory() {
+    return {read_field("/proc/meminfo", "MemTotal:"), read_field("/proc/meminfo", "MemAvailable:")};
+}
+
 std::int64_t peak_resident_bytes() {
     return read_field("/proc/self/status", "VmHWM:");
 }

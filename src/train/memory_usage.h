@@ -12,6 +12,13 @@ struct MemoryUsage {
     std::int64_t proportional = 0;
 };
 
+/// The memory of this node, in bytes; 0 where the kernel does not tell.
+struct NodeMemory {
+    std::int64_t total = 0;
+    std::int64_t available = 0;  ///< to new work, without swapping
+};
+NodeMemory node_memory();
+
 /// Peak of the resident set so far: cheap.
 std::int64_t peak_resident_bytes();
 /// Both; walks the page tables, which takes milliseconds.

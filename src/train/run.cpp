@@ -5,19 +5,23 @@
 #include "checkpoint/format/folder_lock.h"
 #include "comm/agree.h"
 #include "comm/mpi_session.h"
-#include "config/checks.h"
+#include "comm/placement.h"
 #include "config/render.h"
 #include "train/assemble.h"
+#include "train/banner.h"
 #include "train/checkpoints.h"
 #include "train/parameter_groups.h"
 #include "train/run_folder.h"
 #include "train/run_summary.h"
 #include "train/sharded_model.h"
 #include "train/start.h"
+#include "train/throughput.h"
 #include "train/trainer.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -65,7 +69,6 @@ class TrainingRun {
     void open_run_folder();
     void set_initial_state();
     void announce();
-    nlohmann::ordered_json run_record() const;
 
     Start start_;
     const config::Deck& deck_ = start_.deck;
@@ -82,6 +85,7 @@ class TrainingRun {
     Checkpoints checkpoints_;
     std::optional<Evaluator> evaluator_;
     std::optional<Metrics> metrics_;
+    Peak peak_;
 };
 
 TrainingRun::TrainingRun(Start start, const comm::Group& job, const RunEnvironment& environment,
@@ -121,31 +125,8 @@ void TrainingRun::open_run_folder() {
     environment_.watchdog.set_report_folder(deck_.run.dir / kHangFolder);
     if (deck_.checkpoint.every > 0) checkpoints_.require_space();
     log_.append_to(deck_.run.dir / kLogFile);
+    if (deck_.run.rank_logs) log_.keep_own(rank_log_path(deck_.run.dir, job_.rank()));
     metrics_.emplace(deck_.run.dir / kMetricsFile, world_.rank() == 0);
-    if (!start_.finished_before()) metrics_->write("run", run_record());
-}
-
-nlohmann::ordered_json TrainingRun::run_record() const {
-    return {{"version", build_info().version},
-            {"git", build_info().git_hash},
-            {"build", build_info().build_type},
-            {"compiler", build_info().compiler},
-            {"mpi", environment_.mpi_library},
-            {"host", environment_.host},
-            {"ranks", world_.size()},
-            {"node_sizes", sharded_.topology().node_sizes},
-            {"parameters", sharded_.layout().numel()},
-            {"seed", deck_.run.seed},
-            {"strategy", sharded_.plan().strategy->name},
-            {"shards", sharded_.layout().shards},
-            {"precision",
-             {{"param", name_of(deck_.precision.param)},
-              {"reduce", name_of(deck_.precision.reduce)},
-              {"buffer", name_of(deck_.precision.buffer)}}},
-            {"micro_batch", start_.batch.micro_batch},
-            {"grad_accum_steps", start_.batch.grad_accum_steps},
-            {"global_batch", start_.batch.global_batch},
-            {"resumed_from_step", start_.progress().step}};
 }
 
 void TrainingRun::set_initial_state() {
@@ -163,24 +144,26 @@ void TrainingRun::set_initial_state() {
 }
 
 void TrainingRun::announce() {
-    log_.info("FullShard {} ({}, {}), {}, {}", build_info().version, build_info().git_hash,
-              build_info().build_type, environment_.mpi_library, build_info().compiler);
-    for (const std::string& line : sharded_.describe()) log_.info("{}", line);
-    log_.info("rank 0 on {}, {} compute thread{} a rank, {}", environment_.host,
-              deck_.kernels.threads, deck_.kernels.threads == 1 ? "" : "s", cpu_capability());
-    log_.info("data: {}", start_.datasets.description);
-    log_.info("batch: {} sequences a step = {} a micro-batch x {} accumulated x {} rank{}",
-              start_.batch.global_batch, start_.batch.micro_batch, start_.batch.grad_accum_steps,
-              world_.size(), world_.size() == 1 ? "" : "s");
-    if (start_.datasets.unigram_entropy) {
-        log_.info("held-out tokens: unigram entropy {:.4f} nats, the best loss without context",
-                  *start_.datasets.unigram_entropy);
-    }
-    if (world_.rank() != 0) return;
-    if (lock_->stale())
-        log_.warn("the folder was left locked by {}, which is gone", *lock_->stale());
-    for (const std::string& note : start_.notes) log_.warn("{}", note);
-    for (const std::string& warning : config::warnings(deck_)) log_.warn("{}", warning);
+    RunSetup setup{start_,
+                   sharded_,
+                   environment_.launch,
+                   comm::gather_places(sharded_.topology()),
+                   peak_,
+                   checkpoints_.planned_staging_bytes()};
+    std::array<std::int64_t, 1> starts{};
+    if (world_.rank() == 0) starts[0] = starts_in(deck_.run.dir / kLogFile);
+    world_.all_reduce(starts, comm::Reduction::kMax);
+    setup.start_number = starts[0] + 1;
+    if (lock_ && lock_->stale())
+        setup.warnings.push_back(
+            fmt::format("the folder was left locked by {}, which is gone", *lock_->stale()));
+    setup.warnings.insert(setup.warnings.end(), start_.notes.begin(), start_.notes.end());
+    const std::vector<std::string> warnings = warnings_of(setup);
+    setup.warnings.insert(setup.warnings.end(), warnings.begin(), warnings.end());
+    train::announce(setup, log_);
+    if (start_.finished_before()) return;
+    metrics_->write("run", run_record(setup));
+    metrics_->write("event", start_event(setup));
 }
 
 ExitCode TrainingRun::run() {
@@ -189,6 +172,7 @@ ExitCode TrainingRun::run() {
         log_.warn("a library had taken the handlers of stop signals; they are FullShard's again");
     }
     try {
+        peak_ = find_peak(deck_, world_);
         announce();
         set_initial_state();
         return train();
@@ -246,8 +230,9 @@ ExitCode TrainingRun::train() {
     const shard::Traffic before = sharded_.store().traffic();
     const Outcome outcome = trainer.run();
     const shard::Traffic counted = sharded_.store().traffic() - before;
-    summarise({start_, sharded_, optimizer_, checkpoints_, trainer, outcome, counted}, log_,
-              *metrics_);
+    summarise({start_, sharded_, optimizer_, checkpoints_, trainer, outcome, counted, peak_,
+               environment_.launch},
+              log_, *metrics_);
     return outcome.stopped_early ? ExitCode::kStoppedEarly : ExitCode::kDone;
 }
 

@@ -6,6 +6,7 @@
 #include "comm/group.h"
 #include "comm/watchdog.h"
 #include "config/deck.h"
+#include "train/launch_info.h"
 #include "train/start.h"
 #include "train/stop.h"
 
@@ -15,8 +16,7 @@ namespace fullshard::train {
 
 /// What main knows about the process and the files do not.
 struct RunEnvironment {
-    std::string host;
-    std::string mpi_library;
+    LaunchInfo launch;
     double started = 0.0;  ///< when the program started, in seconds since 1970
     std::string job_end;   ///< when Slurm will end the job, as it says so; empty: it does not
     StopRequest& stop;

@@ -49,6 +49,10 @@ void drop_later_records(const fs::path& folder, const checkpoint::Progress& prog
 
 }  // namespace
 
+fs::path rank_log_path(const fs::path& folder, std::int64_t rank) {
+    return folder / kRankLogsFolder / fmt::format("rank-{:05}.log", rank);
+}
+
 void check_run_folder(const fs::path& folder) {
     std::error_code ignored;
     if (fs::exists(folder, ignored) && !fs::is_directory(folder, ignored)) {
@@ -121,6 +125,7 @@ std::vector<fs::path> prepare_run_folder(const fs::path& folder, FolderUse use,
     }
     if (use == FolderUse::kNew) {
         fs::remove(folder / kLogFile);
+        fs::remove_all(folder / kRankLogsFolder);
         fs::remove_all(checkpoints);
     }
     write_file_atomically(folder / kEffectiveDeckFile, effective_deck);

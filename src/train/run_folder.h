@@ -17,6 +17,10 @@ inline constexpr std::string_view kEffectiveDeckFile = "effective.ini";
 inline constexpr std::string_view kLogFile = "run.log";
 inline constexpr std::string_view kMetricsFile = "metrics.jsonl";
 inline constexpr std::string_view kHangFolder = "hang";  ///< only after one
+inline constexpr std::string_view kRankLogsFolder = "logs";
+
+/// Where a rank keeps its own log: logs/rank-00003.log.
+std::filesystem::path rank_log_path(const std::filesystem::path& folder, std::int64_t rank);
 
 /// What a run does with its folder.
 enum class FolderUse : std::uint8_t {

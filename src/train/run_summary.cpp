@@ -1,7 +1,7 @@
 #include "train/run_summary.h"
 
-#include "train/assemble.h"
 #include "train/memory_usage.h"
+#include "train/next_steps.h"
 #include "train/summary.h"
 #include "train/text.h"
 
@@ -10,16 +10,44 @@
 #include <array>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace fullshard::train {
 
 namespace {
 
-/// Floating-point operations a second over all ranks; 0 for a model whose operations nobody counts.
-double flops_per_s(const config::Deck& deck, double tokens_per_s) {
-    if (deck.model.family != config::Family::kSimpleTransformer) return 0.0;
-    return tokens_per_s *
-           spec::training_flops_per_token(model_of(deck.model, deck.data), deck.data.sequence);
+std::string exit_reason(const Outcome& outcome) {
+    if (!outcome.stopped_early) return "done";
+    return outcome.stop_reason.empty() ? "stopped on request"
+                                       : fmt::format("stopped early ({})", outcome.stop_reason);
+}
+
+void log_speed(const FinishedRun& run, const Throughput& speed, Log& log) {
+    const Trainer& trainer = run.trainer;
+    log.info("{}: {} steps, {} tokens in {}, {:.0f} tokens/s, {:.0f} a rank{}",
+             exit_reason(run.outcome), trainer.steps_run(), count_text(trainer.tokens_run()),
+             duration_text(trainer.seconds_in_steps()), speed.tokens_per_s,
+             speed.tokens_per_s_of_rank,
+             speed.flops_per_s_of_rank
+                 ? fmt::format(", {:.2f} GFLOP/s a rank", *speed.flops_per_s_of_rank * 1e-9)
+                 : "");
+    if (trainer.steps_run() == 0) return;
+    if (speed.peak_too_low) {
+        if (run.sharded.world().rank() == 0) log.warn("{}", speed.mfu_text);
+    } else {
+        log.info("{}", speed.mfu_text);
+    }
+    if (speed.mfu) log.info("  {}", kFlopsFormula);
+}
+
+nlohmann::ordered_json to_json(const Throughput& speed, const Peak& peak) {
+    nlohmann::ordered_json object{{"tokens_per_s_of_rank", speed.tokens_per_s_of_rank},
+                                  {"mfu_text", speed.mfu_text}};
+    if (speed.flops_per_token) object["flops_per_token"] = *speed.flops_per_token;
+    if (speed.flops_per_s_of_rank) object["flops_per_s_of_rank"] = *speed.flops_per_s_of_rank;
+    if (peak.known()) object["peak_flops_per_s"] = peak.mean;
+    if (speed.mfu) object["mfu"] = *speed.mfu;
+    return object;
 }
 
 void summarise_losses(const FinishedRun& run, Log& log, nlohmann::ordered_json& record) {
@@ -61,15 +89,17 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
     std::array<std::int64_t, 1> node_bytes{usage.proportional}, peak{usage.peak_resident};
     sharded.topology().node.all_reduce(node_bytes, comm::Reduction::kSum);
     world.all_reduce(peak, comm::Reduction::kMax);
-    const double tokens_per_s =
-        static_cast<double>(trainer.tokens_run()) / trainer.seconds_in_steps();
-    const double flops = flops_per_s(run.start.deck, tokens_per_s);
+    const Throughput speed = throughput_of(
+        static_cast<double>(trainer.tokens_run()), trainer.seconds_in_steps(), world.size(),
+        model_flops_per_token(run.start.deck, run.start.spec), run.peak);
+    const std::vector<std::string> next =
+        next_steps({.stopped_early = run.outcome.stopped_early,
+                    .step = progress.step,
+                    .saved = trainer.saves().saved > 0,
+                    .evaluates = run.start.datasets.validation.has_value()},
+                   run.start.deck, run.launch, world.size());
 
-    log.info(
-        "{}: {} steps, {} tokens in {}, {:.0f} tokens/s{}",
-        run.outcome.stopped_early ? "stopped on request" : "done", trainer.steps_run(),
-        count_text(trainer.tokens_run()), duration_text(trainer.seconds_in_steps()), tokens_per_s,
-        flops > 0.0 ? fmt::format(", {:.2f} GFLOP/s a rank", flops / world.size() * 1e-9) : "");
+    log_speed(run, speed, log);
     if (progress.skipped_steps > 0) {
         log.info("{} of {} steps were skipped", progress.skipped_steps, progress.step);
     }
@@ -90,8 +120,10 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
                                   {"skipped_steps", progress.skipped_steps},
                                   {"tokens", progress.tokens},
                                   {"seconds", trainer.seconds_in_steps()},
-                                  {"tokens_per_s", tokens_per_s},
+                                  {"tokens_per_s", speed.tokens_per_s},
                                   {"stopped_early", run.outcome.stopped_early},
+                                  {"exit_reason", exit_reason(run.outcome)},
+                                  {"next", next},
                                   {"checkpoints_saved", saves.saved},
                                   {"checkpoints_failed", saves.failed},
                                   {"checkpoint_stall_s", saves.stall_s},
@@ -102,11 +134,12 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
                                   {"mem_peak_bytes", peak[0]},
                                   {"traffic_predicted", to_json(predicted)},
                                   {"traffic_counted", to_json(run.counted)}};
-    if (flops > 0.0) record["flops_per_s"] = flops;
+    record.update(to_json(speed, run.peak));
     summarise_losses(run, log, record);
     metrics.write("summary", record);
-    if (run.outcome.stopped_early) {
-        log.info("start it again to go on from step {}", progress.step);
+    for (const std::string& line : next) log.info("{}", line);
+    if (log.lost_lines() > 0) {
+        log.warn("this log is not complete: {} writes failed", log.lost_lines());
     }
     log.info("everything is in {}", std::filesystem::absolute(run.start.deck.run.dir).string());
 }

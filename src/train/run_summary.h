@@ -5,9 +5,11 @@
 #include "optim/adamw.h"
 #include "shard/unit_store.h"
 #include "train/checkpoints.h"
+#include "train/launch_info.h"
 #include "train/metrics.h"
 #include "train/sharded_model.h"
 #include "train/start.h"
+#include "train/throughput.h"
 #include "train/trainer.h"
 
 namespace fullshard::train {
@@ -21,10 +23,12 @@ struct FinishedRun {
     const Trainer& trainer;
     const Outcome& outcome;
     const shard::Traffic& counted;  ///< by the trainer's work
+    const Peak& peak;
+    const LaunchInfo& launch;
 };
 
-/// Speed, phases, and predicted beside measured memory and traffic, to the log and as the record
-/// "summary". Collective.
+/// Exit reason, speed, MFU, phases, predicted beside measured memory and traffic, and what to do
+/// next, to the log and as the record "summary". Collective.
 void summarise(const FinishedRun& run, Log& log, Metrics& metrics);
 
 }  // namespace fullshard::train

@@ -4,10 +4,11 @@
 #include "comm/agree.h"
 #include "train/assemble.h"
 #include "train/text.h"
-#include "train/units_table.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
 #include <optional>
 
 namespace fullshard::train {
@@ -65,6 +66,24 @@ ShardingPlan plan_sharding(const config::Deck& deck, const config::Batch& batch,
     return plan;
 }
 
+bool has_uneven_group(std::span<const int> node_sizes, std::int64_t shards) {
+    const std::int64_t ranks =
+        std::accumulate(node_sizes.begin(), node_sizes.end(), std::int64_t{0});
+    for (std::int64_t first = 0; first < ranks; first += shards) {
+        std::int64_t on_first_node = 0;
+        std::int64_t node_begin = 0;
+        for (const int size : node_sizes) {
+            const std::int64_t of_group =
+                std::min(first + shards, node_begin + size) - std::max(first, node_begin);
+            node_begin += size;
+            if (of_group <= 0) continue;
+            if (on_first_node == 0) on_first_node = of_group;
+            if (of_group != on_first_node) return true;
+        }
+    }
+    return false;
+}
+
 std::vector<shard::Allocation> ShardingPlan::memory() const {
     auto items = shard::plan_memory(kind, layout, schedule, place(), options);
     items.push_back({"AdamW moments", planned_moment_bytes(layout, place().shard())});
@@ -95,13 +114,25 @@ std::vector<std::string> ShardingPlan::describe() const {
     return lines;
 }
 
-std::string ShardingPlan::units_text(const spec::ModelSpec& model) const {
+ShardingPlan::MemorySums ShardingPlan::memory_sums() const {
+    MemorySums sums;
+    for (const shard::Allocation& item : memory()) {
+        (item.node_shared ? sums.node_shared : sums.rank) += item.bytes;
+    }
+    // Several shard groups on a node, or the ranks of a flat plan, share nothing with one another.
+    const std::int64_t ranks = std::ranges::max(topology.node_sizes);
+    const std::int64_t sharing = mesh.lanes.node.size();
+    sums.node = ranks * sums.rank + (ranks + sharing - 1) / sharing * sums.node_shared;
+    return sums;
+}
+
+std::string ShardingPlan::units_text(const spec::ModelSpec& model, std::size_t most_rows) const {
     std::optional<shard::SlotPlan> slots;
     if (kind == shard::StoreKind::kSlotted) {
         slots = shard::plan_parameter_slots(layout, schedule, options, place());
     }
     std::string text =
-        units_table(model, layout, slots ? &*slots : nullptr, options.compute) + '\n';
+        units_table(model, layout, slots ? &*slots : nullptr, options.compute, most_rows) + '\n';
     for (const shard::Allocation& item : memory()) {
         text += fmt::format("{:<50}{:>14}  {}\n", item.purpose, bytes_text(item.bytes),
                             item.node_shared ? "a node" : "a rank");

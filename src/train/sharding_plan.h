@@ -10,7 +10,11 @@
 #include "shard/schedule.h"
 #include "shard/strategy.h"
 #include "spec/model_spec.h"
+#include "train/units_table.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,9 +35,21 @@ struct ShardingPlan {
     shard::Traffic traffic(const shard::Work& work) const;
     /// Lines for the banner: ranks and nodes, model and units, types.
     std::vector<std::string> describe() const;
-    /// The table of `model`'s units with their slots, and the memory plan; ends with a line break.
-    std::string units_text(const spec::ModelSpec& model) const;
+    /// What memory() adds up to, in bytes.
+    struct MemorySums {
+        std::int64_t rank = 0;         ///< of each rank's own
+        std::int64_t node_shared = 0;  ///< once for the ranks that share it
+        std::int64_t node = 0;         ///< all of the node that has most ranks
+    };
+    MemorySums memory_sums() const;
+    /// The table of `model`'s units with their slots, folded to at most `most_rows`, and the memory
+    /// plan; ends with a line break.
+    std::string units_text(const spec::ModelSpec& model, std::size_t most_rows = kAllUnits) const;
 };
+
+/// Whether some shard group of `shards` consecutive ranks has unlike numbers of ranks on its nodes,
+/// whose sizes in ranks are `node_sizes`: its ranks exchange messages, also within a node.
+bool has_uneven_group(std::span<const int> node_sizes, std::int64_t shards);
 
 /// `model` has its parameter groups applied. Throws AgreedError where the ranks and their nodes do
 /// not allow what the deck asks for. Collective over `job`.

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace fullshard::train {
@@ -16,11 +18,17 @@ constexpr std::size_t kColumns = 9;
 constexpr std::size_t kTextColumns = 2;  // aligned left; numbers follow
 using Row = std::array<std::string, kColumns>;
 
-std::string stages_text(const spec::ModelSpec& model, const shard::Unit& unit) {
-    const auto& stages = unit.stages();
-    const std::string& first = model.stages[stages.front()].name;
-    if (stages.size() == 1) return first;
-    return fmt::format("{} .. {} ({})", first, model.stages[stages.back()].name, stages.size());
+using Units = std::span<const shard::Unit>;
+
+std::string range_text(const std::string& first, const std::string& last, std::size_t count) {
+    return count == 1 ? first : fmt::format("{} .. {} ({})", first, last, count);
+}
+
+std::string stages_text(const spec::ModelSpec& model, const Units& units) {
+    std::size_t count = 0;
+    for (const shard::Unit& unit : units) count += unit.stages().size();
+    return range_text(model.stages[units.front().stages().front()].name,
+                      model.stages[units.back().stages().back()].name, count);
 }
 
 std::int64_t trainable_numel(const shard::Unit& unit) {
@@ -45,7 +53,12 @@ struct Sizes {
         shard += other.shard;
         return *this;
     }
+    bool operator==(const Sizes&) const = default;
 };
+
+Sizes sizes_of(const shard::Unit& unit) {
+    return {unit.numel(), trainable_numel(unit), unit.padded(), unit.shard_numel()};
+}
 
 Row make_row(std::string name, std::string stages, const Sizes& sizes, std::string slot,
              DType compute) {
@@ -78,20 +91,56 @@ std::string aligned(const std::vector<Row>& rows) {
     return text;
 }
 
+/// The units as runs of neighbours that share a line, at most `most` of them.
+std::vector<Units> runs_of(const Units& units, std::size_t most) {
+    std::vector<Units> runs;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+        const bool folds =
+            units.size() > most && u > 0 && sizes_of(units[u]) == sizes_of(units[u - 1]);
+        if (folds) {
+            runs.back() = {runs.back().data(), runs.back().size() + 1};
+        } else {
+            runs.push_back(units.subspan(u, 1));
+        }
+    }
+    if (runs.size() > most) {
+        runs.resize(most);
+        runs.back() = {runs.back().data(), units.data() + units.size()};
+    }
+    return runs;
+}
+
+/// The slots of units [first, first + count), in short.
+std::string slots_text(const shard::SlotPlan& plan, std::size_t first, std::size_t count) {
+    const auto slots = std::span(plan.slot_of_unit).subspan(first, count);
+    const auto [least, most] = std::ranges::minmax(slots);
+    return least == most ? std::to_string(least) : fmt::format("{}-{}", least, most);
+}
+
 }  // namespace
 
 std::string units_table(const spec::ModelSpec& model, const shard::Layout& layout,
-                        const shard::SlotPlan* slots, DType compute) {
+                        const shard::SlotPlan* slots, DType compute, std::size_t most_rows) {
     std::vector<Row> rows{{"unit", "stages", "elements", "trainable", "padding", "shard", "slot",
                            fmt::format("unsharded {}", name_of(compute)), "shard fp32"}};
     Sizes total;
-    for (std::size_t u = 0; u < layout.units.size(); ++u) {
-        const shard::Unit& unit = layout.units[u];
-        const Sizes sizes{unit.numel(), trainable_numel(unit), unit.padded(), unit.shard_numel()};
-        total += sizes;
-        rows.push_back(make_row(unit.name(), stages_text(model, unit), sizes,
-                                slots == nullptr ? "-" : std::to_string(slots->slot_of_unit[u]),
+    for (const shard::Unit& unit : layout.units) total += sizes_of(unit);
+    const std::vector<Units> runs = runs_of(layout.units, most_rows);
+    std::size_t first = 0;
+    for (const Units& run : runs) {
+        Sizes sizes = sizes_of(run.front());
+        const bool of_each =
+            std::ranges::all_of(run, [&](const auto& unit) { return sizes_of(unit) == sizes; });
+        if (!of_each) {
+            sizes = {};
+            for (const shard::Unit& unit : run) sizes += sizes_of(unit);
+        }
+        std::string name = range_text(run.front().name(), run.back().name(), run.size());
+        if (run.size() > 1) name += of_each ? ", each" : ", together";
+        rows.push_back(make_row(std::move(name), stages_text(model, run), sizes,
+                                slots == nullptr ? "-" : slots_text(*slots, first, run.size()),
                                 compute));
+        first += run.size();
     }
     rows.push_back(make_row("total",
                             fmt::format("{} units, {} shards", layout.units.size(), layout.shards),

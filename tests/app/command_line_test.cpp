@@ -42,7 +42,7 @@ TEST(ImmediateAnswer, VersionTellsWhatWasBuilt) {
     const std::string version = answer({"--version"});
     for (const std::string_view part :
          {build_info().version, build_info().git_hash, build_info().build_type,
-          build_info().compiler, build_info().flags}) {
+          build_info().compiler, build_info().standard, build_info().flags}) {
         EXPECT_FALSE(part.empty());
         EXPECT_NE(version.find(part), std::string::npos) << part << " is not in: " << version;
     }

@@ -12,8 +12,17 @@ class CommandsTest(EndToEndTest):
         return result.out
 
     def test_version(self):
-        self.assertRegex(self.answer("--version"), r"\AFullShard \d+\.\d+\.\d+\ncommit    (\w+(-dirty)?)\n"
-                                                   r"build     \w+\ncompiler  .+\nflags     .*-O\d.*\n\Z")
+        """Also what is loaded: without a launcher, as one asks on a login node."""
+        lines = self.answer("--version").splitlines()
+        self.assertRegex(lines[0], r"\AFullShard \d+\.\d+\.\d+\Z")
+        found = {line[:10].rstrip(): line[10:] for line in lines[1:]}
+        expected = {"commit": r"\w+(-dirty)?", "build": r"\w+", "compiler": r".+ \d[\d.]*, C\+\+\d\d",
+                    "flags": r".*-O\d.*", "MPI": r".+; compiled for .*MPI \d\.\d",
+                    "HDF5": r"(\d+\.\d+\.\d+), parallel; compiled for \1",
+                    "LibTorch": r"\d+\.\d+\.\d+, computes with .+", "CUDA": "none", "NCCL": "none"}
+        self.assertEqual(list(found), list(expected))
+        for name, pattern in expected.items():
+            self.assertRegex(found[name], rf"\A{pattern}\Z", name)
 
     def test_help(self):
         text = self.answer("--help")

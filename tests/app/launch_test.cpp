@@ -194,5 +194,28 @@ TEST(LaunchFindings, CpusThatSrunDidNotTakeOver) {
     EXPECT_TRUE(has(findings(1, variables), "-> look at srun's --cpu-bind"));
 }
 
+TEST(LaunchInfo, TellsLauncherJobAndCommand) {
+    const std::vector<std::string> words{"train", "a.ini"};
+    const auto info = [&](const Variables& variables) {
+        return launch_info(environment_of(variables), "bin/fullshard", words);
+    };
+    EXPECT_EQ(info({}).launcher, "none");
+    EXPECT_EQ(info({}).job, "");
+    EXPECT_EQ(info({}).command, (std::vector<std::string>{"bin/fullshard", "train", "a.ini"}));
+    EXPECT_EQ(info({{"PMI_RANK", "0"}}).launcher, "mpiexec");
+
+    Variables job = slurm_step("4");
+    job.insert({{"SLURM_JOB_PARTITION", "debug"}, {"SLURM_RESTART_COUNT", "2"}});
+    EXPECT_EQ(info(job).launcher, "srun");
+    EXPECT_EQ(info(job).job, "4711");
+    EXPECT_EQ(info(job).partition, "debug");
+    EXPECT_EQ(info(job).restarts, 2);
+    EXPECT_FALSE(info(job).batch);
+    // mpirun starts its daemons by srun, whose variables the ranks inherit.
+    job.insert({{"OMPI_COMM_WORLD_RANK", "3"}, {"ENVIRONMENT", "BATCH"}});
+    EXPECT_EQ(info(job).launcher, "mpirun");
+    EXPECT_TRUE(info(job).batch);
+}
+
 }  // namespace
 }  // namespace fullshard::app

@@ -123,7 +123,7 @@ class SavingTest(EndToEndTest):
                 self.assert_one_cause(result, "needs", "the disk has")
                 events = of_kind(disk / "run", "event")
                 self.assertEqual([(event["event"], event.get("step")) for event in events],
-                                 [("failed_save", 4), ("error", None)])
+                                 [("start", None), ("failed_save", 4), ("error", None)])
                 self.assertEqual([record["step"] for record in of_kind(disk / "run", "step")], [1, 2, 3, 4, 5])
                 self.assertEqual(checkpoints(disk / "run"), ["step-00000002"])
         aborted = self.train_to_common_end(

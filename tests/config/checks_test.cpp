@@ -28,6 +28,11 @@ TEST(Contradictions, EachIsFoundAloneWithItsKeys) {
          },
          {"train.eval_every", "data.validation_fraction"}},
         {[](Deck& d) {
+             d.run.measure_peak = true;
+             d.run.peak_gflops = 50.0;
+         },
+         {"run.measure_peak", "run.peak_gflops"}},
+        {[](Deck& d) {
              d.train.micro_batch = 2;
              d.train.grad_accum_steps = 4;
              d.train.global_batch = 12;

@@ -82,5 +82,64 @@ TEST(UnitsTable, UnitsThatAreResidentHaveNoSlots) {
     EXPECT_NE(lines[1].find("  -  "), std::string::npos);
 }
 
+/// An embedding, `blocks` equal units and a head.
+struct Stack {
+    explicit Stack(std::size_t blocks) {
+        layout.shards = 2;
+        add("embedding", 50);
+        for (std::size_t i = 0; i < blocks; ++i) add("layers." + std::to_string(i), 40);
+        add("head", 60);
+    }
+    void add(const std::string& name, std::int64_t numel) {
+        const auto parameter = Example::parameter(name + ".weight", numel, true);
+        model.stages.push_back({name, {parameter}});
+        layout.units.emplace_back(name, std::vector{model.stages.size() - 1},
+                                  std::vector{parameter}, 2);
+    }
+
+    spec::ModelSpec model{"toy", {}};
+    shard::Layout layout;
+};
+
+std::vector<std::string> words_of(const std::string& line) {
+    std::istringstream stream(line);
+    std::vector<std::string> list;
+    for (std::string word; stream >> word;) list.push_back(word);
+    return list;
+}
+
+TEST(UnitsTable, FoldsEqualNeighboursOfADeepModel) {
+    const Stack stack(30);
+    shard::SlotPlan slots{.slots = {{0, 40}, {40, 40}}, .slot_of_unit = {}};
+    for (std::size_t u = 0; u < stack.layout.units.size(); ++u) slots.slot_of_unit.push_back(u % 2);
+    const auto lines =
+        lines_of(units_table(stack.model, stack.layout, &slots, DType::kFloat32, /*most_rows=*/8));
+    ASSERT_EQ(lines.size(), 6u);
+    using Words = std::vector<std::string>;
+    const auto words = words_of(lines[2]);
+    EXPECT_EQ((Words{words.begin(), words.begin() + 10}),
+              (Words{"layers.0", "..", "layers.29", "(30),", "each", "layers.0", "..", "layers.29",
+                     "(30)", "40"}));
+    EXPECT_NE(lines[2].find(" 0-1 "), std::string::npos) << lines[2];
+    EXPECT_EQ(words_of(lines[3])[0], "head");
+    EXPECT_EQ(words_of(lines[4])[5],
+              std::to_string(50 + 30 * 40 + 60));  // total 32 units, 2 shards
+    // Few units keep a line each.
+    EXPECT_EQ(
+        lines_of(units_table(Stack(6).model, Stack(6).layout, nullptr, DType::kFloat32, 8)).size(),
+        1u + 8 + 1);
+}
+
+TEST(UnitsTable, UnitsThatDoNotFoldShareTheLastLine) {
+    Stack stack(0);
+    for (int i = 0; i < 20; ++i) stack.add("extra." + std::to_string(i), 10 + i);
+    const auto lines =
+        lines_of(units_table(stack.model, stack.layout, nullptr, DType::kFloat32, /*most_rows=*/4));
+    ASSERT_EQ(lines.size(), 6u);
+    const auto words = words_of(lines[4]);
+    EXPECT_EQ(words[0] + " " + words[2] + " " + words[4], "extra.1 extra.19 together");
+    EXPECT_EQ(words[9], std::to_string(20 * 10 + 19 * 20 / 2 - 10));
+}
+
 }  // namespace
 }  // namespace fullshard::train

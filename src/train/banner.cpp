@@ -1,0 +1,222 @@
+#include "train/banner.h"
+
+#include "base/build_info.h"
+#include "base/files.h"
+#include "config/checks.h"
+#include "train/assemble.h"
+#include "train/memory_usage.h"
+#include "train/place_map.h"
+#include "train/text.h"
+#include "train/versions.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <sstream>
+#include <string_view>
+
+namespace fullshard::train {
+
+namespace {
+
+// A screen has some 40 lines; nodes and units of any number share it.
+constexpr std::size_t kMostNodeLines = 16;
+constexpr std::size_t kMostUnitRows = 8;
+
+/// What the first line of each start holds and no other line does.
+constexpr std::string_view kStartMark = "I FullShard ";
+
+std::string plural(std::int64_t count, std::string_view noun) {
+    return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+/// How the ranks of a node exchange data, where that is not what one expects.
+std::string exchange_text(const RunSetup& setup) {
+    const comm::Topology& topology = setup.sharded.topology();
+    if (topology.nodes() == setup.sharded.world().size()) return {};
+    if (!setup.start.deck.comm.node_shared)
+        return "comm.node_shared = off: ranks of a node exchange messages and share no memory";
+    if (!has_uneven_group(topology.node_sizes, setup.sharded.layout().shards)) return {};
+    std::string sizes;
+    for (const int size : topology.node_sizes)
+        sizes += fmt::format("{}{}", sizes.empty() ? "" : " + ", size);
+    return fmt::format(
+        "nodes are uneven ({} ranks): flat plan, ranks of a node do not share memory", sizes);
+}
+
+/// The plan's, with the copy that saves in the background make.
+ShardingPlan::MemorySums planned_memory(const RunSetup& setup) {
+    ShardingPlan::MemorySums sums = setup.sharded.plan().memory_sums();
+    sums.rank += setup.checkpoint_copy;
+    sums.node += std::ranges::max(setup.sharded.topology().node_sizes) * setup.checkpoint_copy;
+    return sums;
+}
+
+std::string memory_text(const RunSetup& setup) {
+    const ShardingPlan::MemorySums sums = planned_memory(setup);
+    const NodeMemory node = node_memory();
+    const std::string shared = sums.node_shared == 0 ? ""
+                                                     : fmt::format(" and {} that ranks share",
+                                                                   bytes_text(sums.node_shared));
+    return fmt::format(
+        "memory planned: {} a rank{}, {} a node, which has {} ({} available by now); activations "
+        "and libraries come on top",
+        bytes_text(sums.rank), shared, bytes_text(sums.node), bytes_text(node.total),
+        bytes_text(node.available));
+}
+
+void announce_ranks(const RunSetup& setup, Log& log) {
+    log.info("{}", setup.sharded.topology().describe());
+    for (const std::string& line : place_map(setup.places, kMostNodeLines)) log.info("  {}", line);
+    if (const std::string text = exchange_text(setup); !text.empty()) log.info("  {}", text);
+    log.info("launched by {}; device: cpu, {}, {} a rank", launch_text(setup.launch),
+             cpu_capability(), plural(setup.start.deck.kernels.threads, "compute thread"));
+}
+
+void announce_model(const RunSetup& setup, Log& log) {
+    const std::vector<std::string> lines = setup.sharded.describe();
+    for (std::size_t i = 1; i < lines.size(); ++i) log.info("{}", lines[i]);
+    std::istringstream units(setup.sharded.plan().units_text(setup.start.spec, kMostUnitRows));
+    for (std::string line; std::getline(units, line);) {
+        if (!line.empty()) log.info("  {}", line);
+    }
+    log.info("{}", memory_text(setup));
+    const Peak& peak = setup.peak;
+    if (!peak.known()) return;
+    const bool other_type = setup.start.deck.precision.param != DType::kFloat32;
+    log.info("peak: {:.4g} GFLOP/s a rank ({}), {:.4g} GFLOP/s the slowest{}", peak.mean * 1e-9,
+             peak.origin, peak.slowest * 1e-9,
+             other_type && peak.fp32_mean > 0.0
+                 ? fmt::format(", {:.4g} GFLOP/s in fp32", peak.fp32_mean * 1e-9)
+                 : "");
+}
+
+void announce_data(const RunSetup& setup, Log& log) {
+    const Start& start = setup.start;
+    log.info("data: {}", start.datasets.description);
+    log.info("batch: {} sequences a step = {} a micro-batch x {} accumulated x {}",
+             start.batch.global_batch, start.batch.micro_batch, start.batch.grad_accum_steps,
+             plural(setup.sharded.world().size(), "rank"));
+    if (start.datasets.unigram_entropy) {
+        log.info("held-out tokens: unigram entropy {:.4f} nats, the best loss without context",
+                 *start.datasets.unigram_entropy);
+    }
+}
+
+nlohmann::ordered_json to_json(const std::vector<comm::RankPlace>& places) {
+    auto list = nlohmann::ordered_json::array();
+    for (const comm::RankPlace& place : places) {
+        list.push_back({{"rank", place.rank},
+                        {"host", place.host},
+                        {"node", place.node},
+                        {"cpus", comm::cpu_list(place.cpus)}});
+    }
+    return list;
+}
+
+}  // namespace
+
+std::int64_t starts_in(const std::filesystem::path& log) {
+    if (!std::filesystem::exists(log)) return 0;
+    std::int64_t count = 0;
+    std::istringstream lines(read_file(log));
+    for (std::string line; std::getline(lines, line);) {
+        if (line.find(kStartMark) != std::string::npos) ++count;
+    }
+    return count;
+}
+
+std::vector<std::string> warnings_of(const RunSetup& setup) {
+    const config::Deck& deck = setup.start.deck;
+    std::vector<std::string> warnings = config::warnings(deck);
+    const auto append = [&](const std::vector<std::string>& more) {
+        warnings.insert(warnings.end(), more.begin(), more.end());
+    };
+    append(version_warnings());
+    append(comm::placement_warnings(setup.places, deck.kernels.threads));
+    const std::int64_t planned = planned_memory(setup).node;
+    if (const NodeMemory node = node_memory(); node.total > 0 && planned > node.total / 10 * 9) {
+        warnings.push_back(fmt::format(
+            "the plan needs {} on a node that has {}: use more nodes, a strategy that shards more, "
+            "or fewer shard.slots",
+            bytes_text(planned), bytes_text(node.total)));
+    }
+    return warnings;
+}
+
+void announce(const RunSetup& setup, Log& log) {
+    const BuildInfo& build = build_info();
+    log.info("FullShard {} ({}, {}), start {}", build.version, build.git_hash, build.build_type,
+             setup.start_number);
+    announce_ranks(setup, log);
+    log.info("{}", libraries_text());
+    announce_model(setup, log);
+    announce_data(setup, log);
+    if (setup.start_number > 1) {  // a new run starts a new log
+        log.info("goes on after step {}: what this log says of later steps was lost",
+                 setup.start.progress().step);
+    }
+    if (setup.sharded.world().rank() != 0) return;
+    for (const std::string& warning : setup.warnings) log.warn("{}", warning);
+}
+
+nlohmann::ordered_json run_record(const RunSetup& setup) {
+    const config::Deck& deck = setup.start.deck;
+    const ShardedModel& sharded = setup.sharded;
+    nlohmann::ordered_json versions;
+    for (const Component& component : components()) versions[component.name] = component.text;
+    const ShardingPlan::MemorySums memory = planned_memory(setup);
+    nlohmann::ordered_json record{{"version", build_info().version},
+                                  {"git", build_info().git_hash},
+                                  {"build", build_info().build_type},
+                                  {"versions", versions},
+                                  {"launcher", setup.launch.launcher},
+                                  {"ranks", sharded.world().size()},
+                                  {"node_sizes", sharded.topology().node_sizes},
+                                  {"placement", to_json(setup.places)},
+                                  {"threads", deck.kernels.threads},
+                                  {"parameters", sharded.layout().numel()},
+                                  {"seed", deck.run.seed},
+                                  {"strategy", sharded.plan().strategy->name},
+                                  {"shards", sharded.layout().shards},
+                                  {"units", sharded.layout().units.size()},
+                                  {"precision",
+                                   {{"param", name_of(deck.precision.param)},
+                                    {"reduce", name_of(deck.precision.reduce)},
+                                    {"buffer", name_of(deck.precision.buffer)}}},
+                                  {"micro_batch", setup.start.batch.micro_batch},
+                                  {"grad_accum_steps", setup.start.batch.grad_accum_steps},
+                                  {"global_batch", setup.start.batch.global_batch},
+                                  {"memory_planned_rank", memory.rank},
+                                  {"memory_planned_node", memory.node},
+                                  {"warnings", setup.warnings},
+                                  {"resumed_from_step", setup.start.progress().step}};
+    const Peak& peak = setup.peak;
+    if (peak.known()) {
+        record["peak_flops_per_s"] = {{"mean", peak.mean},
+                                      {"slowest", peak.slowest},
+                                      {"fp32_mean", peak.fp32_mean},
+                                      {"origin", peak.origin}};
+    }
+    return record;
+}
+
+nlohmann::ordered_json start_event(const RunSetup& setup) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    nlohmann::ordered_json event{
+        {"event", "start"},
+        {"start", setup.start_number},
+        {"unix_time", std::chrono::duration_cast<std::chrono::seconds>(now).count()},
+        {"after_step", setup.start.progress().step},
+        {"command", setup.launch.command}};
+    if (!setup.launch.job.empty()) {
+        event["job"] = setup.launch.job;
+        event["partition"] = setup.launch.partition;
+        event["job_restarts"] = setup.launch.restarts;
+    }
+    return event;
+}
+
+}  // namespace fullshard::train
