@@ -140,6 +140,7 @@ train::LaunchInfo launch_info(const Environment& environment, const std::string&
     launch.job = environment("SLURM_JOB_ID");
     launch.partition = environment("SLURM_JOB_PARTITION");
     launch.restarts = number(environment("SLURM_RESTART_COUNT")).value_or(0);
+    launch.pmix = !environment("PMIX_NAMESPACE").empty();
     launch.batch = !launch.job.empty() && environment("ENVIRONMENT") == "BATCH";
     launch.command.assign(1, program);
     launch.command.insert(launch.command.end(), words.begin(), words.end());

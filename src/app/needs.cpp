@@ -25,7 +25,7 @@ doctor::Needs needs_of_run(const config::Deck& deck, const comm::Group& job,
     config::Batch batch;
     spec::ModelSpec spec;
     comm::agree(job, [&] {
-        batch = config::resolve_batch(deck.train, job.size());
+        batch = config::resolve_batch(deck, job.size());
         spec = train::with_groups(train::make_model(deck, custom_model)->spec(), deck.optimizer);
     });
     const train::ShardingPlan plan = train::plan_sharding(deck, batch, spec, job);

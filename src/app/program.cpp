@@ -70,7 +70,8 @@ config::Deck read_deck(const Command& command, const comm::Group& job) {
 
 ExitCode run_doctor(const Command& command, const config::Deck& deck, const comm::Group& job,
                     const comm::MpiSession& session, const train::ModelFactory& custom_model) {
-    doctor::Request request{.deck = deck,
+    doctor::Request request{.job = job,
+                            .deck = deck,
                             .mpi_library = comm::mpi_version().loaded,
                             .thread_level = session.thread_level(),
                             .launch = launch_findings(std::ssize(comm::allowed_cpus()),

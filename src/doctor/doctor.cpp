@@ -2,7 +2,6 @@
 
 #include "comm/agree.h"
 #include "doctor/checks.h"
-#include "doctor/deadline.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +14,7 @@ namespace fullshard::doctor {
 namespace {
 
 struct Check {
-    std::string_view name;
+    const char* name;
     Findings (*run)(const Subject&);
     std::string_view remedy;  ///< where it fails as a whole
 };
@@ -51,7 +50,7 @@ Findings guarded(std::string_view name, std::string_view remedy,
 
 Subject subject_of(const Request& request) {
     const double limit_s = std::min(request.deck.comm.timeout_s, kMostSeconds);
-    const comm::Group job = comm::Group::world(limit_s);
+    const comm::Group job = request.job.renewed("doctor", limit_s, comm::CollectiveCheck::kOff);
     const auto ranks_per_node = static_cast<int>(request.deck.topology.ranks_per_node);
     return {.request = request,
             .job = job,
@@ -64,19 +63,17 @@ bool examine(const Request& request, const std::function<void(const std::string&
     const Subject subject = subject_of(request);
     const double limit_s = subject.limit_s;
     const bool speaks = subject.job.rank() == 0;
+    subject.job.ledger().allow(2 * limit_s);
     std::array<std::int64_t, 3> count{};
     for (const Check& check : kChecks) {
-        const std::string last_words = to_text(
-            failure(std::string(check.name), fmt::format("no result within {:.0f} s", 2 * limit_s),
-                    "an answer of every rank", std::string(check.remedy)));
-        const Watchdog watchdog(2 * limit_s, speaks ? last_words : "");
+        subject.job.ledger().enter(check.name);
         Findings findings;
         try {
             findings = guarded(check.name, check.remedy, [&] { return check.run(subject); });
         } catch (const CommunicationError& error) {
             if (speaks) {
-                print(to_text(failure(std::string(check.name), error.what(),
-                                      "an answer of every rank", std::string(check.remedy))));
+                print(to_text(failure(check.name, error.what(), "an answer of every rank",
+                                      std::string(check.remedy))));
             }
             throw;
         }

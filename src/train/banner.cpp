@@ -155,7 +155,7 @@ void announce(const RunSetup& setup, Log& log) {
     announce_model(setup, log);
     announce_data(setup, log);
     if (setup.start_number > 1) {  // a new run starts a new log
-        log.info("goes on after step {}: what this log says of later steps was lost",
+        log.info("goes on after step {}; if this log tells of later steps, those were lost",
                  setup.start.progress().step);
     }
     if (setup.sharded.world().rank() != 0) return;

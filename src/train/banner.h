@@ -24,9 +24,9 @@ struct RunSetup {
     const LaunchInfo& launch;
     std::vector<comm::RankPlace> places;  ///< of all ranks
     Peak peak;
-    std::int64_t checkpoint_copy = 0;   ///< bytes of each rank, for saves in the background
-    std::int64_t start_number = 1;      ///< in this run folder
-    std::vector<std::string> warnings;  ///< also those of warnings_of()
+    std::int64_t checkpoint_copy = 0;        ///< bytes of each rank, for saves in the background
+    std::int64_t start_number = 1;           ///< in this run folder
+    std::vector<std::string> warnings = {};  ///< also those of warnings_of()
 };
 
 /// How many starts of a run `log` tells of; 0 when there is no such file. Throws DataError when it

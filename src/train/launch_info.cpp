@@ -42,7 +42,9 @@ std::string shell_text(std::span<const std::string> words) {
 
 std::string launch_line(const LaunchInfo& launch, int ranks, std::span<const std::string> command) {
     if (launch.launcher == "none") return shell_text(command);
-    return fmt::format("{} -n {} {}", launch.launcher, ranks, shell_text(command));
+    const bool says_pmix = launch.launcher == "srun" && launch.pmix;
+    return fmt::format("{}{} -n {} {}", launch.launcher, says_pmix ? " --mpi=pmix" : "", ranks,
+                       shell_text(command));
 }
 
 }  // namespace fullshard::train

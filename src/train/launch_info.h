@@ -15,6 +15,7 @@ struct LaunchInfo {
     std::string partition = {};
     std::int64_t restarts = 0;              ///< times that Slurm has requeued the job
     bool batch = false;                     ///< the job is a script that sbatch took
+    bool pmix = false;                      ///< srun gave the ranks PMIx
     std::vector<std::string> command = {};  ///< the program's path and its words
 };
 

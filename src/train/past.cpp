@@ -95,7 +95,7 @@ FolderUse use_of_folder(const config::Deck& deck, const Past& past, const comm::
     });
     job.all_reduce(in_place, comm::Reduction::kMax);
     if (in_place[0] == 0) return FolderUse::kNew;
-    return past.finished(deck.train.steps) ? FolderUse::kLeave : FolderUse::kContinue;
+    return past.finished ? FolderUse::kLeave : FolderUse::kContinue;
 }
 
 void find_unsaved_run(const config::Deck& deck, const comm::Group& job, Past& past) {
@@ -106,6 +106,7 @@ void find_unsaved_run(const config::Deck& deck, const comm::Group& job, Past& pa
         past.folder_use = use_of_earlier_run(*earlier, *past.deck, deck);
         if (past.folder_use == FolderUse::kLeave) {
             past.steps_done = *earlier->finished_step;
+            past.finished = true;
             return;
         }
         past.notes.push_back(fmt::format(
@@ -156,7 +157,11 @@ Past find_past(const config::Deck& deck, const comm::Group& job) {
         if (job.rank() == 0) check_run_folder(deck.run.dir);
     });
     past.checkpoint = find_checkpoint(deck, job, past.notes);
-    if (past.checkpoint) past.steps_done = past.checkpoint->manifest.progress.step;
+    if (past.checkpoint) {
+        past.steps_done = past.checkpoint->manifest.progress.step;
+        past.finished = past.steps_done >= deck.train.steps &&
+                        !past.checkpoint->manifest.progress.evaluation_pending;
+    }
     if (!past.checkpoint && !deck.run.overwrite && deck.checkpoint.resume == "auto") {
         find_unsaved_run(deck, job, past);
         return past;

@@ -22,13 +22,8 @@ struct Past {
     /// a new run and for imported weights.
     std::optional<config::Deck> deck;
     std::int64_t steps_done = 0;     ///< by the run that goes on or is finished
+    bool finished = false;           ///< nothing is left to do
     std::vector<std::string> notes;  ///< what the log should say about it
-
-    /// Whether nothing is left of a run of so many steps.
-    bool finished(std::int64_t steps) const {
-        return steps_done >= steps &&
-               !(checkpoint && checkpoint->manifest.progress.evaluation_pending);
-    }
 };
 
 /// Looks where run.dir, run.overwrite and checkpoint.resume say. With checkpoint.resume = auto a

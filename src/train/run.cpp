@@ -66,6 +66,7 @@ class TrainingRun {
     ExitCode train();
     /// A save in the background is finished before the run ends with an error that is agreed on.
     void finish_saves();
+    void note_error(const std::exception& error);
     void open_run_folder();
     void set_initial_state();
     void announce();
@@ -161,7 +162,7 @@ void TrainingRun::announce() {
     const std::vector<std::string> warnings = warnings_of(setup);
     setup.warnings.insert(setup.warnings.end(), warnings.begin(), warnings.end());
     train::announce(setup, log_);
-    if (start_.finished_before()) return;
+    if (start_.finished) return;
     metrics_->write("run", run_record(setup));
     metrics_->write("event", start_event(setup));
 }
@@ -177,8 +178,7 @@ ExitCode TrainingRun::run() {
         set_initial_state();
         return train();
     } catch (const std::exception& error) {
-        log_.record_error(error.what());
-        metrics_->write("event", {{"event", "error"}, {"message", error.what()}});
+        note_error(error);
         if (dynamic_cast<const comm::AgreedError*>(&error) != nullptr) {
             finish_saves();
             throw;
@@ -189,6 +189,15 @@ ExitCode TrainingRun::run() {
         const auto* ours = dynamic_cast<const Error*>(&error);
         const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::kRunError;
         comm::MpiSession::abort(error.what(), static_cast<int>(code));
+    }
+}
+
+void TrainingRun::note_error(const std::exception& error) {
+    log_.record_error(error.what());
+    try {
+        metrics_->write("event", {{"event", "error"}, {"message", error.what()}});
+    } catch (const RunError& other) {
+        log_.record_error(other.what());  // the run ends with the error that came first
     }
 }
 
@@ -204,7 +213,7 @@ void TrainingRun::finish_saves() {
 }
 
 ExitCode TrainingRun::train() {
-    if (start_.finished_before()) {
+    if (start_.finished) {
         log_.info("nothing to do: step {} of {} is done{}", start_.steps_done, deck_.train.steps,
                   start_.checkpoint ? "; raise train.steps to go on" : "");
         return ExitCode::kDone;

@@ -23,7 +23,7 @@ Start open_start(const config::Deck& deck, const ModelFactory& custom, const com
     comm::agree(job, [&] {
         std::vector<std::string> notes = past.notes;
         // A finished run stays finished on any number of ranks.
-        const bool goes_on = past.deck && !past.finished(deck.train.steps);
+        const bool goes_on = past.deck && !past.finished;
         const config::Batch batch = goes_on
                                         ? resolve_kept_batch(deck, *past.deck, job.size(), notes)
                                         : config::resolve_batch(deck, job.size());
@@ -48,6 +48,7 @@ Start open_start(const config::Deck& deck, const ModelFactory& custom, const com
                   past.checkpoint,
                   past.folder_use,
                   past.steps_done,
+                  past.finished,
                   std::move(notes)};
     });
     comm::agree_equal(job, "data", start->datasets.fingerprint);
@@ -61,9 +62,8 @@ Start check_training(const config::Deck& deck, const ModelFactory& custom, const
     Start start = open_start(deck, custom, job, past);
     comm::agree(job, [&] {
         if (!past.checkpoint || !past.deck) return;
-        const config::Deck now = start.finished_before()
-                                     ? with_kept_batch(deck, *past.deck)
-                                     : config::with_batch(start.deck, start.batch);
+        const config::Deck now = start.finished ? with_kept_batch(deck, *past.deck)
+                                                : config::with_batch(start.deck, start.batch);
         for (const std::string& change : check_resumable(*past.deck, now)) {
             start.notes.push_back("differs from the checkpoint, so results will too: " + change);
         }

@@ -29,12 +29,9 @@ struct Start {
     std::optional<checkpoint::Chosen> checkpoint;
     FolderUse folder_use = FolderUse::kNew;
     std::int64_t steps_done = 0;     ///< by the run that goes on, or is finished without checkpoint
+    bool finished = false;           ///< nothing was left to do before it started
     std::vector<std::string> notes;  ///< what the log should say about checkpoint, folder and data
 
-    /// Nothing is left to do.
-    bool finished_before() const {
-        return steps_done >= deck.train.steps && !progress().evaluation_pending;
-    }
     checkpoint::Progress progress() const {
         return checkpoint ? checkpoint->manifest.progress : checkpoint::Progress{};
     }

@@ -206,6 +206,9 @@ TEST(LaunchInfo, TellsLauncherJobAndCommand) {
 
     Variables job = slurm_step("4");
     job.insert({{"SLURM_JOB_PARTITION", "debug"}, {"SLURM_RESTART_COUNT", "2"}});
+    EXPECT_FALSE(info(job).pmix);
+    job.insert({"PMIX_NAMESPACE", "slurm.pmix.4711.0"});
+    EXPECT_TRUE(info(job).pmix);
     EXPECT_EQ(info(job).launcher, "srun");
     EXPECT_EQ(info(job).job, "4711");
     EXPECT_EQ(info(job).partition, "debug");

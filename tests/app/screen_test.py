@@ -109,7 +109,7 @@ class LastScreenTest(Screens):
         self.run_shell(self.command_in(again[0], "next: the same command goes on from step 2: "))
         lines = self.messages("my run/run.log")
         self.assertEqual([line.split(", ")[-1] for line in lines if line.startswith("FullShard ")], ["start 1", "start 2"])
-        self.assertIn("goes on after step 2: what this log says of later steps was lost", lines)
+        self.assertIn("goes on after step 2; if this log tells of later steps, those were lost", lines)
         [summary] = of_kind(self.folder / "my run", "summary")
         self.assertEqual((summary["step"], summary["exit_reason"]), (4, "done"))
         consolidate, evaluate = self.next_lines("my run/run.log")[1:]
@@ -156,7 +156,7 @@ class LogsTest(Screens):
             starts = [line.split(", ")[-1] for line in lines if line.startswith("FullShard ")]
             self.assertEqual(starts, ["start 1", "start 2"], name)
             self.assertEqual(re.findall(r"(?m)^step +(\d+)/3 ", "\n".join(lines)), ["1", "2", "3"], name)
-            self.assertIn("goes on after step 2: what this log says of later steps was lost", lines)
+            self.assertIn("goes on after step 2; if this log tells of later steps, those were lost", lines)
 
     def test_a_new_run_leaves_none_of_the_old_logs(self):
         self.train(2, {**QUICK, "run.rank_logs": "on"})

@@ -62,22 +62,6 @@ TEST(Within, ReturnsThrowsOrGivesUp) {
     *release = true;
 }
 
-TEST(Watchdog, EndsAProcessThatHangsAndNoOther) {
-    EXPECT_EXIT(
-        {
-            const Watchdog watchdog(0.05, "last words");
-            std::this_thread::sleep_for(std::chrono::seconds(30));
-        },
-        ::testing::ExitedWithCode(5), "");
-    EXPECT_EXIT(
-        {
-            { const Watchdog watchdog(0.05, "last words"); }
-            std::this_thread::sleep_for(std::chrono::milliseconds(150));
-            std::_Exit(0);
-        },
-        ::testing::ExitedWithCode(0), "");
-}
-
 TEST(FileSystem, DoubtsDependOnKindAndNodes) {
     EXPECT_EQ(file_system_of(0x0bd00bd0, 8).name, "lustre");
     EXPECT_EQ(file_system_of(0x0bd00bd0, 8).doubt, "");

@@ -48,9 +48,11 @@ struct Report {
 
 Report examined(const config::Deck& deck) {
     Report report;
-    report.passed =
-        examine({.deck = deck, .mpi_library = "Open MPI", .thread_level = "MPI_THREAD_FUNNELED"},
-                [&](const std::string& line) { report.text += line; });
+    report.passed = examine({.job = world(),
+                             .deck = deck,
+                             .mpi_library = "Open MPI",
+                             .thread_level = "MPI_THREAD_FUNNELED"},
+                            [&](const std::string& line) { report.text += line; });
     EXPECT_EQ(report.text.empty(), world().rank() != 0);
     return report;
 }
@@ -114,8 +116,8 @@ TEST(Launch, UnevenNodesAreAWarning) {
     if (world().size() != 3) GTEST_SKIP() << "2 + 1: needs 3 ranks";
     config::Deck deck;
     deck.topology.ranks_per_node = 2;
-    const std::string text =
-        found_by(check_launch, {.deck = deck, .mpi_library = "", .thread_level = ""});
+    const std::string text = found_by(
+        check_launch, {.job = world(), .deck = deck, .mpi_library = "", .thread_level = ""});
     EXPECT_TRUE(text.starts_with("warn  launch                 3 ranks on 2 nodes (2 + 1)"))
         << text;
 }
@@ -123,7 +125,8 @@ TEST(Launch, UnevenNodesAreAWarning) {
 TEST(Launch, FindingsOfTheProgramFollow) {
     const config::Deck deck;
     const std::string text = found_by(
-        check_launch, {.deck = deck,
+        check_launch, {.job = world(),
+                       .deck = deck,
                        .mpi_library = "",
                        .thread_level = "",
                        .launch = {failure("end of the job", "unknown", "a time", "export it")}});
@@ -134,7 +137,8 @@ TEST(Programs, OtherLibraryOnOneRankFails) {
     if (world().size() == 1) GTEST_SKIP() << "needs another rank";
     const config::Deck deck;
     const std::string text =
-        found_by(check_programs, {.deck = deck,
+        found_by(check_programs, {.job = world(),
+                                  .deck = deck,
                                   .mpi_library = world().rank() == 1 ? "Other MPI" : "Open MPI",
                                   .thread_level = "MPI_THREAD_FUNNELED"});
     EXPECT_TRUE(has(text, "FAIL  MPI library")) << text;
@@ -145,7 +149,8 @@ TEST(Programs, OtherLibraryOnOneRankFails) {
 
 TEST(SharedMemory, DeckThatNeedsMoreThanThereIsFails) {
     const config::Deck deck;
-    const Request request{.deck = deck,
+    const Request request{.job = world(),
+                          .deck = deck,
                           .mpi_library = "",
                           .thread_level = "",
                           .needs = Needs{.shared_bytes = std::int64_t{1} << 50}};
@@ -160,7 +165,8 @@ TEST(SharedMemory, DeckThatNeedsMoreThanThereIsFails) {
 TEST(Storage, DeckThatNeedsMoreThanThereIsFails) {
     const Folder folder;
     const config::Deck deck = deck_in(folder);
-    const Request request{.deck = deck,
+    const Request request{.job = world(),
+                          .deck = deck,
                           .mpi_library = "",
                           .thread_level = "",
                           .needs = Needs{.checkpoint_bytes = std::int64_t{1} << 50}};

@@ -32,6 +32,15 @@ TEST(NextSteps, OfAStoppedRunAreItsOwnCommand) {
         "next: the same command, with checkpoint.resume = auto, goes on from step 60: srun -n 4 "));
 }
 
+TEST(NextSteps, StartSrunWithThePmixThatTheRunHad) {
+    LaunchInfo launch = launched_by("srun");
+    launch.pmix = true;
+    EXPECT_TRUE(
+        next_steps({.stopped_early = true, .step = 7}, deck_in("r"), launch, 2)[0].starts_with(
+            "next: the same command goes on from step 7: srun --mpi=pmix -n 2 bin/fullshard "
+            "train "));
+}
+
 TEST(NextSteps, InABatchJobAreItsScript) {
     LaunchInfo launch = launched_by("srun");
     launch.batch = true;
