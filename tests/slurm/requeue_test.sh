@@ -1,24 +1,34 @@
 #!/usr/bin/env bash
-# USR1 leads to a checkpoint and exit code 85; the job requeues itself, goes on from there, and its
-# numbers are those of a run that nobody stopped.
+# USR1, as Slurm sends it before the time limit: a checkpoint, exit code 85, the job requeues itself
+# and goes on; bits are those of a run that nobody stopped. Jobs that depend on it wait for its end:
+# its weights are consolidated and evaluated.
 # shellcheck source=tests/slurm/support.sh
 source "$(dirname "$0")/support.sh"
 
-readonly train=("$source_root/inputs/smoke.ini" --train.steps 200 --run.dir)
+submit stopped -- --checkpoint.every "$steps"
+submit_script consolidation --dependency="afterok:$(<stopped.job)" \
+    "$source_root/slurm/consolidate.sbatch" stopped model.h5
+submit_script evaluation --dependency="afterok:$(<consolidation.job)" \
+    "$source_root/slurm/eval.sbatch" "${training[0]}" --model.init_from model.h5
 
-on_cluster sbatch --wait --parsable --output=stopped.log "$source_root/slurm/train.sbatch" \
-    "${train[@]}" stopped >job & stopped=$!
-until grep -qs '"kind": *"step"' stopped/metrics.jsonl; do
-    kill -0 "$stopped" || { cat stopped.log; fail "the job ended before its first step"; }
-    sleep 0.1
-done
-on_cluster scancel --signal=USR1 "$(<job)"
-# Trains while the job waits in the queue.
-expect_status 0 whole.log on_cluster srun --mpi=pmix --nodes=2 --ntasks-per-node=2 \
-    "$FULLSHARD_PROGRAM" train "${train[@]}" whole
-expect_job_status 0 "$stopped" stopped.log
+until_step stopped 2
+on_cluster scancel --signal=USR1 "$(<stopped.job)"
+until_state stopped PENDING
+[[ ! -e model.h5 ]] || fail "consolidated before the training was done"
+expect_end stopped 0
 
-expect_text stopped.log "requeueing the job, to go on from stopped/checkpoints/step-"
-expect_text stopped.log "start 2"
-expect_complete stopped 200
-diff <(losses stopped) <(losses whole) || fail "losses differ between the stopped (<) and the whole run (>)"
+expect_text stopped.log "stopped early: requeueing the job, to go on from stopped/checkpoints/step-"
+expect_text stopped.log "start 1, on node"  # the log goes on in the same file
+expect_text stopped.log "start 2, on node"
+expect_text stopped/run.log "resumed from"
+expect_reference stopped
+
+expect_end evaluation 0
+expect_status 0 consolidated.diff "$ckpt" diff model.h5 "$reference"
+# The training's last evaluation, and the job's: of more digits, and with another number of ranks.
+python3 - "$reference/metrics.jsonl" evaluation.log <<'PYTHON'
+import json, re, sys
+trained = [json.loads(line)["loss"] for line in open(sys.argv[1]) if '"kind":"eval"' in line][-1]
+(evaluated,) = re.findall(r"validation loss ([0-9.]+) over", open(sys.argv[2]).read())
+assert abs(trained - float(evaluated)) < 1e-6, (trained, evaluated)
+PYTHON
