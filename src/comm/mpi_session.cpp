@@ -57,9 +57,16 @@ bool mpi_runs() {
     return initialized != 0 && finalized == 0;
 }
 
+/// From here on a signal ends the process, as the launcher wants when another rank has aborted.
+void give_up_signals() {
+    for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGALRM})
+        std::signal(signal, SIG_DFL);
+}
+
 }  // namespace
 
 void MpiSession::abort(const std::string& cause, int exit_code) {
+    give_up_signals();
     if (mpi_runs()) {
         // When a peer is late, all others notice at once. The lowest of them speaks and ends the
         // job before the next one would: one cause line instead of one a rank.
@@ -72,8 +79,7 @@ void MpiSession::abort(const std::string& cause, int exit_code) {
 }
 
 void MpiSession::end_job(const std::string& line, int exit_code) {
-    for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGALRM})
-        std::signal(signal, SIG_DFL);
+    give_up_signals();
     std::fputs(fmt::format("fullshard: {}\n", line).c_str(), stderr);
     std::fflush(stderr);
     if (mpi_runs()) {

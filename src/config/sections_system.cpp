@@ -38,18 +38,18 @@ Section stop_section() {
         "How a run ends before its last step: after a signal (USR1, USR2, TERM, INT) or before "
         "the job's time is up it writes a checkpoint and ends with exit code 85.",
         {key("stop.time_limit_s", s, &Stop::time_limit_s, Real{}, "s",
-             "The job's time is up so long after the start. 0: when Slurm says, in "
-             "SLURM_JOB_END_TIME; never elsewhere. With both the earlier one counts."),
+             "The job's time is up so long after the start. 0: when the batch system says, if it "
+             "does. With both the earlier one counts."),
          key("stop.margin_s", s, &Stop::margin_s, Real{}, "s",
              "The run stops when the job has less time left than this, the longest step, and "
              "twice the longest checkpoint so far."),
          key("stop.grace_s", s, &Stop::grace_s, Real{.min_open = true}, "s",
              "Longest time from a signal until all ranks have agreed to stop, which they do "
-             "after each step: more than a step takes. Then the job ends at once, without a "
-             "new checkpoint, with exit code 5."),
+             "after each step, round of an evaluation and checkpoint: more than a step takes. Then "
+             "the job ends at once, without a new checkpoint, with exit code 5."),
          key("stop.save_s", s, &Stop::save_s, Real{.min_open = true}, "s",
-             "Longest time for the checkpoint that follows. Then the job ends at once with exit "
-             "code 5; earlier checkpoints stay whole.")}};
+             "Longest time for the checkpoint that follows, or that was being written. Then the "
+             "job ends at once with exit code 5; earlier checkpoints stay whole.")}};
 }
 
 Section checkpoint_section() {

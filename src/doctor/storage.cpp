@@ -107,7 +107,7 @@ Finding locks_in(const Subject& subject, const fs::path& scratch) {
         try {
             const checkpoint::FolderLock second(scratch);
             *taken = true;
-        } catch (const RunError&) {
+        } catch (const UsageError&) {
             // Refused, as it must be.
         }
     });

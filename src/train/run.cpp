@@ -55,6 +55,16 @@ InjectedFaults faults_of(const config::Fault& fault, std::int64_t rank) {
             fault.slow_step_s};
 }
 
+/// The same everywhere or an error of all ranks, though rank 0's clock decides. Collective.
+std::optional<double> find_end_of_job(const RunEnvironment& environment, const config::Deck& deck,
+                                      const comm::Group& job) {
+    std::optional<double> end;
+    comm::agree(job, [&] {
+        end = end_of_job(environment.job_end, deck.stop.time_limit_s, environment.started);
+    });
+    return end;
+}
+
 /// Everything a training run consists of, in the order in which it comes to life.
 class TrainingRun {
   public:
@@ -95,8 +105,7 @@ TrainingRun::TrainingRun(Start start, const comm::Group& job, const RunEnvironme
       environment_(environment),
       log_(log),
       job_(job),
-      stop_(environment.stop, deck_.stop,
-            end_of_job(environment.job_end, deck_.stop.time_limit_s, environment.started)),
+      stop_(environment.stop, deck_.stop, find_end_of_job(environment, deck_, job)),
       stop_deadlines_(environment.watchdog, [this] { return stop_.watch(); }),
       sharded_(deck_, start_.batch, start_.model, start_.spec, job),
       optimizer_(make_optimizer(adamw_of(deck_.optimizer), sharded_.layout(), sharded_.store(),
@@ -259,9 +268,7 @@ ExitCode run_evaluation(const config::Deck& deck, const comm::Group& job,
     ShardedModel sharded(start.deck, start.batch, start.model, start.spec, job);
     load_weights(sharded.store(), sharded.layout(), sharded.world(), start.deck.model.init_from);
     for (const std::string& line : sharded.describe()) log.info("{}", line);
-    StopController stop(
-        environment.stop, deck.stop,
-        end_of_job(environment.job_end, deck.stop.time_limit_s, environment.started));
+    StopController stop(environment.stop, deck.stop, find_end_of_job(environment, deck, job));
     const comm::Watchdog::Registration deadlines(environment.watchdog,
                                                  [&stop] { return stop.watch(); });
     const auto evaluation = make_evaluator(start, sharded)->evaluate(stop);

@@ -78,6 +78,7 @@ void StopController::decide(StopCause cause, int rank) {
 }
 
 bool StopController::judge(std::span<const double> votes) {
+    if (state_ == State::kStarting) state_ = State::kRunning;
     for (std::size_t rank = 0; rank < votes.size(); ++rank) {
         const auto bits = static_cast<std::uint8_t>(votes[rank]);
         for (const CauseName& each : kCauseNames) {
@@ -103,30 +104,42 @@ void StopController::note_save(double seconds) {
     longest_save_s_ = std::max(longest_save_s_, seconds);
 }
 
+StopController::Saving::Saving(StopController& stop) : stop_(stop) {
+    stop_.turned_at_ = now_seconds();
+    stop_.saving_ = true;
+}
+
+StopController::Saving::~Saving() {
+    stop_.turned_at_ = now_seconds();
+    stop_.saving_ = false;
+}
+
 std::optional<comm::Watchdog::Verdict> StopController::watch() const {
+    using Verdict = comm::Watchdog::Verdict;
     const State state = state_;
-    if (state == State::kSaved) return std::nullopt;
+    const auto asked = request_.received_at();
+    if (state == State::kStopped || (!asked && state != State::kAgreed)) return std::nullopt;
     if (request_.insisted()) {
-        return comm::Watchdog::Verdict{
+        return Verdict{
             "asked to stop a second time: ends at once, behind the last finished checkpoint",
             ExitCode::kRunError};
     }
-    if (state == State::kAgreed) {
-        if (now_seconds() - agreed_at_ < keys_.save_s) return std::nullopt;
-        return comm::Watchdog::Verdict{
-            fmt::format(
-                "asked to stop, and the checkpoint is not written after stop.save_s = {} s: "
-                "ends behind the last finished one",
-                keys_.save_s),
-            ExitCode::kCommunication};
+    const double now = now_seconds();
+    if (state == State::kAgreed || (state == State::kRunning && saving_)) {
+        const double since =
+            state == State::kAgreed ? agreed_at_.load() : std::max(*asked, turned_at_.load());
+        if (now - since < keys_.save_s) return std::nullopt;
+        return Verdict{fmt::format("asked to stop, and the checkpoint is not written after "
+                                   "stop.save_s = {} s: ends behind the last finished one",
+                                   keys_.save_s),
+                       ExitCode::kCommunication};
     }
-    const auto asked = request_.received_at();
-    if (!asked || now_seconds() - *asked < keys_.grace_s) return std::nullopt;
-    return comm::Watchdog::Verdict{
-        fmt::format("asked to stop, and the ranks have not agreed on it after stop.grace_s = {} s: "
-                    "ends behind the last finished checkpoint",
-                    keys_.grace_s),
-        ExitCode::kCommunication};
+    if (state == State::kStarting || now - std::max(*asked, turned_at_.load()) < keys_.grace_s)
+        return std::nullopt;
+    return Verdict{fmt::format("asked to stop, and the ranks have not agreed on it after "
+                               "stop.grace_s = {} s: ends behind the last finished checkpoint",
+                               keys_.grace_s),
+                   ExitCode::kCommunication};
 }
 
 }  // namespace fullshard::train

@@ -24,7 +24,8 @@ std::optional<double> end_of_job(const std::string& slurm_end, double limit_s, d
 ///
 /// `watch` is the other half, for the watchdog's thread of each rank: it ends the job at once after
 /// a second signal, when the ranks have not agreed within stop.grace_s of a signal, and when the
-/// checkpoint that follows takes longer than stop.save_s.
+/// checkpoint that follows, or one that was being written, takes longer than stop.save_s. Until the
+/// ranks first vote, the deadline of the start holds instead.
 class StopController {
   public:
     /// `end`: of the job, see end_of_job(). All references outlive the object.
@@ -47,13 +48,26 @@ class StopController {
     /// write one when the job's end is near.
     void note_step(double seconds);
     void note_save(double seconds);
-    void saved() { state_ = State::kSaved; }
+
+    /// While it lives, the ranks write a checkpoint and cannot vote.
+    class Saving {
+      public:
+        explicit Saving(StopController& stop);
+        ~Saving();
+        Saving(const Saving&) = delete;
+        Saving& operator=(const Saving&) = delete;
+
+      private:
+        StopController& stop_;
+    };
+    /// What the ranks agreed on is done.
+    void stopped() { state_ = State::kStopped; }
 
     /// Thread-safe.
     std::optional<comm::Watchdog::Verdict> watch() const;
 
   private:
-    enum class State : std::uint8_t { kRunning, kAgreed, kSaved };
+    enum class State : std::uint8_t { kStarting, kRunning, kAgreed, kStopped };
 
     void decide(StopCause cause, int rank);
     bool end_is_near() const;
@@ -65,8 +79,11 @@ class StopController {
     double longest_save_s_ = 0.0;
     bool stopping_ = false;
     std::string reason_;
-    std::atomic<State> state_ = State::kRunning;
-    std::atomic<double> agreed_at_ = 0.0;  ///< monotonic; valid in state kAgreed
+    std::atomic<State> state_ = State::kStarting;
+    // Monotonic times.
+    std::atomic<double> agreed_at_ = 0.0;  ///< valid in state kAgreed
+    std::atomic<bool> saving_ = false;     ///< since `turned_at_`, else not since then
+    std::atomic<double> turned_at_ = 0.0;
 };
 
 }  // namespace fullshard::train

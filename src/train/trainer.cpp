@@ -239,6 +239,7 @@ void Trainer::save_checkpoint(bool last) {
     const auto phase = state_.clock.enter(Phase::kCheckpoint);
     comm::Ledger& ledger = state_.world.ledger();
     const comm::Ledger::Patience patience(ledger, options_.save_s);
+    const StopController::Saving saving(state_.stop);
     ledger.enter("saving after step", progress_.step);
     for (const SaveReport& save : state_.checkpoints.save(progress_, last)) report(save);
 }
@@ -266,7 +267,7 @@ void Trainer::stop_early(Outcome& outcome) {
     state_.log.info("stopping after step {}: {}", progress_.step, outcome.stop_reason);
     if (const auto save = state_.checkpoints.drain()) report(*save);
     if (durable_step_ != progress_.step) save_checkpoint(/*last=*/true);
-    state_.stop.saved();
+    state_.stop.stopped();
     state_.metrics.write(
         "event", {{"event", "stop"}, {"step", progress_.step}, {"reason", outcome.stop_reason}});
 }

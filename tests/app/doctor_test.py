@@ -154,9 +154,8 @@ class DoctorTest(EndToEndTest):
         result = job.finish()
         self.assertLess(time.monotonic() - begin, DEADLINE_S / 2)
         self.assertEqual(result.status, EXIT_COMMUNICATION, result.out + result.err)
-        self.assertEqual(result.out.count("FAIL "), 1, result.out)
-        self.assertIn("an answer of every rank", result.out)
-        self.assertIn("-> ", result.out)
+        self.assert_one_cause(result)
+        self.assertRegex(result.causes()[0], "no answer within 1 s while waiting for|nothing has moved for [0-9]+ s in ")
 
 
 if __name__ == "__main__":

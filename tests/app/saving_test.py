@@ -7,7 +7,7 @@ import time
 import unittest
 from pathlib import Path
 
-from end_to_end import DEADLINE_S, EXIT_DIVERGED, EXIT_RUN_ERROR, EXIT_STOPPED, EndToEndTest, of_kind
+from end_to_end import DEADLINE_S, EXIT_DIVERGED, EXIT_RUN_ERROR, EXIT_STOPPED, EXIT_USAGE, EndToEndTest, of_kind
 
 KEYS = {"train.steps": 6, "train.micro_batch": 2, "train.global_batch": 8, "checkpoint.every": 2,
         "checkpoint.keep_last": 1, "data.validation_fraction": 0, "model.dropout": 0.1}
@@ -91,7 +91,7 @@ class SavingTest(EndToEndTest):
         while not (self.folder / "run/LOCK").exists() or len(first.ranks()) < 1 or not self.has_steps():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
-        second = self.train_to_common_end(2, {**keys, "run.overwrite": "on"}, EXIT_RUN_ERROR)
+        second = self.train_to_common_end(2, {**keys, "run.overwrite": "on"}, EXIT_USAGE)
         self.assert_one_cause(second, "LOCK is held by process", str(first.ranks()[0]))
         os.kill(first.ranks()[0], signal.SIGUSR1)
         self.check_end(first.finish(), EXIT_STOPPED)

@@ -116,6 +116,7 @@ std::string verdict_of(const StopController& stop) {
 TEST(StopController, EndsAtOnceWithoutAgreement) {
     const StopRequest request;
     StopController stop(request, {.grace_s = 0.2}, std::nullopt);
+    stop.judge(std::array{0.0});
     EXPECT_EQ(verdict_of(stop), "");
     raise(SIGTERM);
     EXPECT_EQ(verdict_of(stop), "");
@@ -125,6 +126,31 @@ TEST(StopController, EndsAtOnceWithoutAgreement) {
     EXPECT_EQ(verdict_of(stop), "") << "agreed: from here on stop.save_s counts";
 }
 
+TEST(StopController, AStartMayTakeLongerThanTheGrace) {
+    const StopRequest request;
+    const StopController stop(request, {.grace_s = 0.1}, std::nullopt);
+    raise(SIGTERM);
+    wait_s(0.2);
+    EXPECT_EQ(verdict_of(stop), "");
+}
+
+TEST(StopController, ASaveMayTakeLongerThanTheGrace) {
+    const StopRequest request;
+    StopController stop(request, {.grace_s = 0.2, .save_s = 0.6}, std::nullopt);
+    stop.judge(std::array{0.0});
+    raise(SIGUSR1);
+    {
+        const StopController::Saving saving(stop);
+        wait_s(0.4);
+        EXPECT_EQ(verdict_of(stop), "");
+        wait_s(0.4);
+        EXPECT_NE(verdict_of(stop).find("stop.save_s = 0.6"), std::string::npos);
+    }
+    EXPECT_EQ(verdict_of(stop), "") << "from here on the grace counts anew";
+    wait_s(0.3);
+    EXPECT_NE(verdict_of(stop).find("stop.grace_s = 0.2"), std::string::npos);
+}
+
 TEST(StopController, EndsAtOnceWhenTheCheckpointTakesTooLong) {
     const StopRequest request;
     StopController stop(request, {.save_s = 0.2}, std::nullopt);
@@ -132,7 +158,7 @@ TEST(StopController, EndsAtOnceWhenTheCheckpointTakesTooLong) {
     wait_s(0.3);
     EXPECT_NE(verdict_of(stop).find("stop.save_s = 0.2"), std::string::npos);
     EXPECT_EQ(stop.watch()->code, ExitCode::kCommunication);
-    stop.saved();
+    stop.stopped();
     EXPECT_EQ(verdict_of(stop), "");
 }
 

@@ -62,7 +62,7 @@ std::optional<Holder> read_holder(const std::filesystem::path& path) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::optional<Holder>& holder) {
-    throw RunError(
+    throw UsageError(
         fmt::format("{} is held by {}: two runs must not write to one folder; wait for it or name "
                     "another run.dir",
                     path.string(), holder ? holder->describe() : "another process"));

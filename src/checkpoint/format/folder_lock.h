@@ -15,7 +15,8 @@ class FolderLock {
   public:
     static constexpr const char* kFile = "LOCK";
 
-    /// Throws RunError naming host and process that hold the lock, or the system's reason.
+    /// Throws UsageError naming host and process that hold the lock, RunError for the system's reason
+    /// why there can be none.
     explicit FolderLock(std::filesystem::path folder);
     ~FolderLock();  ///< removes the file
     FolderLock(const FolderLock&) = delete;
