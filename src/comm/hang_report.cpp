@@ -20,6 +20,29 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+/// Ranks as [first, number, distance] triples: groups are made of neighbours, or of ranks of equal
+/// distance, and a job may have thousands.
+Json folded(const std::vector<int>& ranks) {
+    Json runs = Json::array();
+    for (std::size_t begin = 0; begin < ranks.size();) {
+        std::size_t end = begin + 1;
+        const int distance = end < ranks.size() ? ranks[end] - ranks[begin] : 1;
+        while (end < ranks.size() && ranks[end] - ranks[end - 1] == distance) ++end;
+        runs.push_back({ranks[begin], end - begin, distance});
+        begin = end;
+    }
+    return runs;
+}
+
+std::vector<int> unfolded(const Json& runs) {
+    std::vector<int> ranks;
+    for (const Json& run : runs) {
+        for (int i = 0; i < run.at(1).get<int>(); ++i)
+            ranks.push_back(run.at(0).get<int>() + i * run.at(2).get<int>());
+    }
+    return ranks;
+}
+
 Json to_json(const RankReport& report) {
     Json json{{"rank", report.rank},
               {"host", report.host},
@@ -30,12 +53,12 @@ Json to_json(const RankReport& report) {
         json["waits_in"] = report.waits_in;
         json["sequence"] = report.sequence;
         json["waits_for"] = report.waits_for;
-        json["missing"] = report.missing;
+        json["missing"] = folded(report.missing);
     }
     json["tracks"] = Json::array();
     for (const RankReport::Track& track : report.tracks) {
         json["tracks"].push_back({{"name", track.name},
-                                  {"members", track.members},
+                                  {"members", folded(track.members)},
                                   {"calls", track.calls},
                                   {"last", track.last}});
     }
@@ -52,10 +75,10 @@ RankReport from_json(const Json& json) {
     report.waits_in = json.value("waits_in", "");
     report.sequence = json.value("sequence", std::int64_t{0});
     report.waits_for = json.value("waits_for", "");
-    report.missing = json.value("missing", std::vector<int>{});
+    report.missing = unfolded(json.value("missing", Json::array()));
     for (const Json& track : json.at("tracks")) {
         report.tracks.push_back(
-            {track.at("name"), track.at("members"), track.at("calls"), track.at("last")});
+            {track.at("name"), unfolded(track.at("members")), track.at("calls"), track.at("last")});
     }
     return report;
 }

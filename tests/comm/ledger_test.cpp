@@ -173,6 +173,9 @@ TEST(HangReport, ReportsSurviveTheFolder) {
     EXPECT_TRUE(read_reports(folder).empty());
     RankReport second = waiting(7, "world", {0, 7}, 3);
     second.missing = {0};
+    const std::vector<std::vector<int>> groups{
+        {4, 5, 6, 7}, {1, 9, 17, 25}, {0, 1, 2, 8, 16, 3}, {3}};
+    for (const auto& members : groups) second.tracks.push_back({"lane", members, 1, "barrier"});
     write_report(folder, second);
     write_report(folder, busy(0, "world", {0, 7}, 2));
     std::ofstream(folder / "rank-00009.json") << "{\"rank\": 9";  // its writer died
@@ -184,6 +187,8 @@ TEST(HangReport, ReportsSurviveTheFolder) {
     EXPECT_EQ(reports[1].missing, std::vector<int>{0});
     EXPECT_EQ(reports[1].sequence, 3);
     EXPECT_EQ(reports[1].tracks.at(0).members, (std::vector<int>{0, 7}));
+    for (std::size_t i = 0; i < groups.size(); ++i)
+        EXPECT_EQ(reports[1].tracks.at(i + 1).members, groups[i]);
     std::filesystem::remove_all(folder);
 }
 
