@@ -72,7 +72,7 @@ Section checkpoint_section() {
              "auto: go on from the newest whole checkpoint in run.dir, if there is one; a run of "
              "the same deck that was interrupted before its first one starts again. never: start "
              "afresh, in a folder without a run. Else the path of a checkpoint, or of a run that "
-             "has some."),
+             "has some; the same command again goes on from where run.dir is by then."),
          key("checkpoint.files", s, &Checkpoint::files, files, "",
              "one: all ranks write to one file. node: the ranks of each node have one of their "
              "own, for file systems on which nodes should not share files."),

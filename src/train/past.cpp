@@ -23,11 +23,15 @@ namespace {
 
 constexpr const char* kOtherFolder = "name another folder, or set run.overwrite = on to replace it";
 
-/// The checkpoint that checkpoint.resume asks for. Collective.
-std::optional<checkpoint::Chosen> find_checkpoint(const config::Deck& deck, const comm::Group& job,
-                                                  std::vector<std::string>& notes) {
-    if (deck.run.overwrite || deck.checkpoint.resume == "never") return std::nullopt;
-    if (deck.checkpoint.resume != "auto") return checkpoint::choose(job, deck.checkpoint.resume);
+bool resumes_from_path(const config::Deck& deck) {
+    return !deck.run.overwrite && deck.checkpoint.resume != "never" &&
+           deck.checkpoint.resume != "auto";
+}
+
+/// The newest whole one in run.dir. Collective.
+std::optional<checkpoint::Chosen> find_own_checkpoint(const config::Deck& deck,
+                                                      const comm::Group& job,
+                                                      std::vector<std::string>& notes) {
     std::vector<std::string> skipped;
     const auto parent = deck.run.dir / checkpoint::kCheckpointsFolder;
     const auto chosen = checkpoint::choose_latest(job, parent, skipped);
@@ -41,6 +45,14 @@ std::optional<checkpoint::Chosen> find_checkpoint(const config::Deck& deck, cons
     for (const std::string& reason : skipped)
         notes.push_back("passed over a checkpoint: " + reason);
     return chosen;
+}
+
+/// The checkpoint that checkpoint.resume asks for. Collective.
+std::optional<checkpoint::Chosen> find_checkpoint(const config::Deck& deck, const comm::Group& job,
+                                                  std::vector<std::string>& notes) {
+    if (deck.run.overwrite || deck.checkpoint.resume == "never") return std::nullopt;
+    if (resumes_from_path(deck)) return checkpoint::choose(job, deck.checkpoint.resume);
+    return find_own_checkpoint(deck, job, notes);
 }
 
 /// Rank 0's look into run.dir for everybody. Collective.
@@ -98,22 +110,43 @@ FolderUse use_of_folder(const config::Deck& deck, const Past& past, const comm::
     return past.finished ? FolderUse::kLeave : FolderUse::kContinue;
 }
 
-void find_unsaved_run(const config::Deck& deck, const comm::Group& job, Past& past) {
-    const auto earlier = find_earlier_run(deck.run.dir, job);
-    if (!earlier) return;
+/// What becomes of a run in run.dir that has no checkpoint of its own; `from` says where it starts
+/// again. Collective.
+void judge_unsaved_run(const EarlierRun& earlier, const config::Deck& deck, const std::string& from,
+                       const comm::Group& job, Past& past) {
     comm::agree(job, [&] {
-        past.deck = deck_of_earlier_run(*earlier, deck.run.dir);
-        past.folder_use = use_of_earlier_run(*earlier, *past.deck, deck);
+        past.deck = deck_of_earlier_run(earlier, deck.run.dir);
+        past.folder_use = use_of_earlier_run(earlier, *past.deck, deck);
         if (past.folder_use == FolderUse::kLeave) {
-            past.steps_done = *earlier->finished_step;
+            past.steps_done = *earlier.finished_step;
             past.finished = true;
             return;
         }
         past.notes.push_back(fmt::format(
             "{} holds a run of this deck that was interrupted before its first checkpoint: it "
-            "starts again at step 0",
-            deck.run.dir.string()));
+            "starts again {}",
+            deck.run.dir.string(), from));
     });
+}
+
+/// A job that is put back into the queue repeats its checkpoint.resume = PATH, though its run has
+/// gone on from there: the run in run.dir, if it began so. Going back within one folder on purpose
+/// is no repetition. Collective.
+std::optional<EarlierRun> find_repeated_run(const config::Deck& deck, const comm::Group& job) {
+    if (!resumes_from_path(deck)) return std::nullopt;
+    auto earlier = find_earlier_run(deck.run.dir, job);
+    std::array<std::int64_t, 1> repeats{0};
+    comm::agree(job, [&] {
+        if (job.rank() != 0 || !earlier) return;
+        const fs::path inside = fs::weakly_canonical(deck.checkpoint.resume)
+                                    .lexically_relative(fs::weakly_canonical(deck.run.dir));
+        if (!inside.empty() && *inside.begin() != "..") return;
+        const config::Deck before = deck_of_earlier_run(*earlier, deck.run.dir);
+        repeats[0] = before.checkpoint.resume == deck.checkpoint.resume ? 1 : 0;
+    });
+    job.all_reduce(repeats, comm::Reduction::kMax);
+    if (repeats[0] == 0) earlier.reset();
+    return earlier;
 }
 
 }  // namespace
@@ -156,17 +189,27 @@ Past find_past(const config::Deck& deck, const comm::Group& job) {
     comm::agree(job, [&] {
         if (job.rank() == 0) check_run_folder(deck.run.dir);
     });
-    past.checkpoint = find_checkpoint(deck, job, past.notes);
+    const auto repeated = find_repeated_run(deck, job);
+    if (repeated) {
+        past.checkpoint = find_own_checkpoint(deck, job, past.notes);
+        if (!past.checkpoint) {
+            judge_unsaved_run(*repeated, deck, "from " + deck.checkpoint.resume.string(), job,
+                              past);
+        }
+        if (past.finished) return past;
+    }
+    if (!past.checkpoint) past.checkpoint = find_checkpoint(deck, job, past.notes);
     if (past.checkpoint) {
         past.steps_done = past.checkpoint->manifest.progress.step;
         past.finished = past.steps_done >= deck.train.steps &&
                         !past.checkpoint->manifest.progress.evaluation_pending;
     }
     if (!past.checkpoint && !deck.run.overwrite && deck.checkpoint.resume == "auto") {
-        find_unsaved_run(deck, job, past);
+        if (const auto earlier = find_earlier_run(deck.run.dir, job))
+            judge_unsaved_run(*earlier, deck, "at step 0", job, past);
         return past;
     }
-    past.folder_use = use_of_folder(deck, past, job);
+    if (past.folder_use != FolderUse::kStartAgain) past.folder_use = use_of_folder(deck, past, job);
     comm::agree(job, [&] {
         if (past.checkpoint) past.deck = deck_of_checkpoint(past.checkpoint->manifest);
     });

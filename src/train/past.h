@@ -28,8 +28,9 @@ struct Past {
 
 /// Looks where run.dir, run.overwrite and checkpoint.resume say. With checkpoint.resume = auto a
 /// run of the same deck in run.dir that was interrupted before its first checkpoint starts again,
-/// and a finished one stays finished. Throws AgreedError when a checkpoint is damaged or run.dir
-/// holds anything else. Changes nothing. Collective.
+/// and a finished one stays finished. With a path, a run in run.dir that began with the same path
+/// goes on, too: a job that is put back into the queue repeats its command. Throws AgreedError when
+/// a checkpoint is damaged or run.dir holds anything else. Changes nothing. Collective.
 Past find_past(const config::Deck& deck, const comm::Group& job);
 
 /// The deck of the run that wrote a checkpoint, with the batch sizes it had; none for imported

@@ -6,7 +6,8 @@ import time
 import unittest
 from pathlib import Path
 
-from end_to_end import (DEADLINE_S, EXIT_DATA, EXIT_STOPPED, EXIT_USAGE, SMOKE_DECK, EndToEndTest, Job, of_kind, words_of)
+from end_to_end import (DEADLINE_S, EXIT_DATA, EXIT_RUN_ERROR, EXIT_STOPPED, EXIT_USAGE, SMOKE_DECK, EndToEndTest,
+                        Job, of_kind, words_of)
 
 # Four micro-batches a step at 1, 2 and 4 ranks; the last step is the eighth. The learning rate differs in all steps.
 KEYS = {"train.steps": 8, "train.micro_batch": 2, "train.global_batch": 8, "checkpoint.every": 4,
@@ -51,6 +52,24 @@ class ResumeTest(EndToEndTest):
         self.train(4, {**KEYS, "run.dir": "other", "checkpoint.resume": "whole/checkpoints/step-00000004"})
         self.assertEqual(numbers(self.folder / "other"), numbers(whole)[4:])
         self.assertEqual(state(self.folder / "other", 8), state(whole, 8))
+
+    def test_repeated_resume_from_a_path_goes_on(self):
+        """A job that is put back into the queue repeats its command."""
+        whole = self.uninterrupted()
+        keys = {**KEYS, "run.dir": "other", "checkpoint.resume": "whole/checkpoints/step-00000004",
+                "checkpoint.every": 8}
+        self.train(2, {**keys, "fault.throw_at_step": 6}, status=EXIT_RUN_ERROR)
+        result = self.train_to_common_end(2, {**keys, "train.stop_at_step": 7}, EXIT_STOPPED)
+        self.assertIn("starts again from whole/checkpoints/step-00000004", result.out)
+        result = self.train(2, keys)
+        self.assertIn("after step 7", result.out)
+        self.assertEqual(numbers(self.folder / "other"), numbers(whole)[4:])
+        self.assertEqual(state(self.folder / "other", 8), state(whole, 8))
+        self.assertIn("nothing to do", self.train(2, keys).out)
+        # Going back in the run's own folder is no repetition.
+        again = {**KEYS, "run.dir": "whole", "checkpoint.resume": "whole/checkpoints/step-00000004"}
+        for _ in range(2):
+            self.assertIn("after step 4", self.train(2, again).out)
 
     def test_finished_run_stays_finished(self):
         whole = self.uninterrupted()
