@@ -283,7 +283,8 @@ Outcome Trainer::run() {
         run_step(number, interval);
         const bool last = number == options_.steps;
         if (evaluates && (last || is_due(number, options_.eval_every))) evaluate_into(outcome);
-        if (state_.stop.stopping() && !(last && !progress_.evaluation_pending)) break;
+        const bool done = last && !progress_.evaluation_pending;
+        if (state_.stop.stopping() && !done) break;
         if ((last && options_.checkpoint_every > 0) || is_due(number, options_.checkpoint_every)) {
             save_checkpoint(last);
             if (!last) state_.stop.judge_now(state_.world);

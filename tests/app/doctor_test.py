@@ -4,12 +4,10 @@ import signal
 import subprocess
 import time
 import unittest
-from pathlib import Path
 
-from end_to_end import (BINARY, DEADLINE_S, EXIT_RUN_ERROR, EXIT_USAGE, MPIRUN, SHARED_MEMORY_FOLDERS, SMOKE_DECK,
-                        EndToEndTest, Job, Result)
+from end_to_end import (BINARY, DEADLINE_S, EXIT_COMMUNICATION, EXIT_RUN_ERROR, EXIT_USAGE, MPIRUN,
+                        SHARED_MEMORY_FOLDERS, SMOKE_DECK, EndToEndTest, Job, Result)
 
-EXIT_COMMUNICATION = 5
 CHECKS = ["launch", "launcher", "MPI library", "program", "binding", "clocks", "shared memory", "node arena",
           "single copy", "file system", "free space", "files seen by all", "locks", "parallel HDF5", "sums"]
 COLLECTIVES = ["all_gather", "reduce_scatter", "all_reduce", "broadcast"]
@@ -40,16 +38,6 @@ class DoctorTest(EndToEndTest):
         for part in parts:
             self.assertIn(part, line)
         self.assertEqual("\n      -> " in line, grade != "ok", line)
-
-    def mount(self, megabytes: int) -> Path:
-        disk = self.folder / "disk"
-        disk.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", disk],
-                                 capture_output=True, text=True)
-        if mounted.returncode != 0:
-            self.skipTest(f"no small disk could be mounted (root may): {mounted.stderr.strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
-        return disk
 
     def test_sound_machine_passes_with_a_line_for_each_check(self):
         for ranks, words in ((1, []), (2, [str(SMOKE_DECK)]), (4, [])):
@@ -92,7 +80,7 @@ class DoctorTest(EndToEndTest):
         self.assert_line(result, "binding", "warn", "2 ranks with 1 thread each may use CPUs", "--cpu-bind=cores")
 
     def test_small_shared_memory_fails_before_it_is_used(self):
-        disk = self.mount(16)
+        disk = self.mount_small_disk(16)
         small = dict(zip(SHARED_MEMORY_FOLDERS[1:], [str(disk)] * 2))
         result = self.examine(2, status=EXIT_RUN_ERROR, **small)
         self.assert_line(result, "shared memory", "warn", "16 MiB in", str(disk), "--shm-size", "comm.node_shared")
@@ -106,14 +94,14 @@ class DoctorTest(EndToEndTest):
         self.assert_line(result, "free space", "FAIL", "checkpoint.keep_last")
 
     def test_read_only_run_folder_fails(self):
-        disk = self.mount(64)
+        disk = self.mount_small_disk(64)
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         result = self.examine(2, "--run.dir", "disk/run", status=EXIT_RUN_ERROR)
         self.assert_line(result, "storage", "FAIL", str(disk), "Read-only file system", "run.dir")
         self.assert_line(result, "sums", "ok")
 
     def test_full_disk_fails(self):
-        disk = self.mount(8)
+        disk = self.mount_small_disk(8)
         (disk / "data").write_bytes(bytes(4 << 20))
         before = sorted(disk.iterdir())
         result = self.examine(1, "--run.dir", "disk/run", status=EXIT_RUN_ERROR)

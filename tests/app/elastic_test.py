@@ -4,25 +4,15 @@ import shutil
 import signal
 import time
 import unittest
-from pathlib import Path
 
-from end_to_end import DEADLINE_S, EXIT_USAGE, SMOKE_DECK, EndToEndTest, Result, of_kind, words_of
+from end_to_end import (DEADLINE_S, EXIT_STOPPED, EXIT_USAGE, SMOKE_DECK, EndToEndTest, Result, numbers, of_kind,
+                        state, words_of)
 
-EXIT_STOPPED = 85
 # Eight sequences a step on four ranks. An epoch has 24, so step 4 is in the middle of one.
 KEYS = {"train.steps": 8, "train.micro_batch": 2, "checkpoint.every": 4, "model.dropout": 0.1,
         "schedule.kind": "cosine", "schedule.warmup_steps": 2}
 ELASTIC = {**KEYS, "train.micro_batch": 0, "elasticity.enabled": "on", "elasticity.max_train_batch_size": 8,
            "elasticity.micro_batch_sizes": "1, 2"}
-NUMBERS = ("step", "loss", "grad_norm", "lr", "tokens")
-
-
-def numbers(folder: Path) -> list[tuple]:
-    return [tuple(record[name] for name in NUMBERS) for record in of_kind(folder, "step")]
-
-
-def state(folder: Path, step: int) -> bytes:
-    return (folder / f"checkpoints/step-{step:08}/state.h5").read_bytes()
 
 
 class ElasticTest(EndToEndTest):

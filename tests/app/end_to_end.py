@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import tempfile
+import time
 import unittest
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,17 @@ def records(folder: Path) -> list[dict]:
 
 def of_kind(folder: Path, kind: str) -> list[dict]:
     return [record for record in records(folder) if record["kind"] == kind]
+
+
+def numbers(folder: Path) -> list[tuple]:
+    """What a run that goes on must have in common with an uninterrupted one, step by step."""
+    return [tuple(record[name] for name in ("step", "loss", "grad_norm", "lr", "tokens"))
+            for record in of_kind(folder, "step")]
+
+
+def state(folder: Path, step: int) -> bytes:
+    """Parameters and moments: the file has the same bytes whoever wrote it."""
+    return (folder / f"checkpoints/step-{step:08}/state.h5").read_bytes()
 
 
 def is_alive(pid: int) -> bool:
@@ -128,6 +140,32 @@ class EndToEndTest(unittest.TestCase):
         result = self.start(ranks, keys, deck).finish()
         self.check_end(result, status)
         return result
+
+    def wait_until(self, job: Job, condition, pause: float = 0.05):
+        """Until something is true of the files of a running job."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                if condition():
+                    return
+            except (FileNotFoundError, ValueError):  # not there yet, or a line half written
+                pass
+            if job.process.poll() is not None or time.monotonic() > deadline:
+                self.fail(f"it never happened\n{job.finish()}")
+            time.sleep(pause)
+
+    def wait_for_steps(self, job: Job, count: int, run: str = "run"):
+        self.wait_until(job, lambda: len(of_kind(self.folder / run, "step")) >= count)
+
+    def mount_small_disk(self, megabytes: int) -> Path:
+        disk = self.folder / "disk"
+        disk.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", disk],
+                                 capture_output=True, text=True)
+        if mounted.returncode != 0:
+            self.skipTest(f"no small disk could be mounted (root may): {mounted.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
+        return disk
 
     def train_to_common_end(self, ranks: int, keys: dict[str, object], status: int,
                             deck: Path = SMOKE_DECK) -> Result:

@@ -5,20 +5,12 @@ import signal
 import time
 import unittest
 
-from end_to_end import DEADLINE_S, EXIT_COMMUNICATION, EndToEndTest, Job, of_kind
+from end_to_end import EXIT_COMMUNICATION, EndToEndTest, of_kind
 
 TIMEOUT = {"run.dir": "run", "comm.timeout_s": 3}
 
 
 class HangTest(EndToEndTest):
-    def wait_for_steps(self, job: Job, count: int):
-        metrics = self.folder / "run/metrics.jsonl"
-        deadline = time.monotonic() + DEADLINE_S
-        while not (metrics.exists() and metrics.read_text().count('"kind":"step"') >= count):
-            if job.process.poll() is not None or time.monotonic() > deadline:
-                self.fail(f"no progress\n{job.finish()}")
-            time.sleep(0.05)
-
     def assert_cause(self, result, pattern: str):
         self.assertEqual(result.status, EXIT_COMMUNICATION, result)
         [cause] = result.causes()

@@ -2,26 +2,15 @@
 import os
 import shutil
 import signal
-import time
 import unittest
 from pathlib import Path
 
-from end_to_end import (DEADLINE_S, EXIT_DATA, EXIT_RUN_ERROR, EXIT_STOPPED, EXIT_USAGE, SMOKE_DECK, EndToEndTest,
-                        Job, of_kind, words_of)
+from end_to_end import (EXIT_DATA, EXIT_RUN_ERROR, EXIT_STOPPED, EXIT_USAGE, SMOKE_DECK, EndToEndTest, numbers,
+                        of_kind, state, words_of)
 
 # Four micro-batches a step at 1, 2 and 4 ranks; the last step is the eighth. The learning rate differs in all steps.
 KEYS = {"train.steps": 8, "train.micro_batch": 2, "train.global_batch": 8, "checkpoint.every": 4,
         "model.dropout": 0.1, "schedule.kind": "cosine", "schedule.warmup_steps": 2}
-NUMBERS = ("step", "loss", "grad_norm", "lr", "tokens")
-
-
-def numbers(folder: Path) -> list[tuple]:
-    return [tuple(record[name] for name in NUMBERS) for record in of_kind(folder, "step")]
-
-
-def state(folder: Path, step: int) -> bytes:
-    """Parameters and moments: the file has the same bytes whoever wrote it."""
-    return (folder / f"checkpoints/step-{step:08}/state.h5").read_bytes()
 
 
 class ResumeTest(EndToEndTest):
@@ -143,18 +132,6 @@ class ResumeTest(EndToEndTest):
         result = self.run_alone("eval", *command[1:])
         self.assertEqual(result.status, 0, result.err)
         self.assertIn(f"validation loss {expected:.6f}", result.out)
-
-    def wait_until(self, job: Job, condition, pause: float = 0.05):
-        deadline = time.monotonic() + DEADLINE_S
-        while True:
-            try:
-                if condition():
-                    return
-            except (FileNotFoundError, ValueError):  # not there yet, or a line half written
-                pass
-            if job.process.poll() is not None or time.monotonic() > deadline:
-                self.fail(f"it never happened\n{job.finish()}")
-            time.sleep(pause)
 
 
 if __name__ == "__main__":

@@ -101,20 +101,10 @@ class SavingTest(EndToEndTest):
         metrics = self.folder / "run/metrics.jsonl"
         return metrics.exists() and '"kind":"step"' in metrics.read_text()
 
-    def mount(self, megabytes: int) -> Path:
-        disk = self.folder / "disk"
-        disk.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", disk],
-                                 capture_output=True, text=True)
-        if mounted.returncode != 0:
-            self.skipTest(f"no small disk could be mounted (root may): {mounted.stderr.strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", disk], check=True)
-        return disk
-
     def test_full_disk_leaves_training_running(self):
         # A checkpoint has 7 MB: the disk has room for one and not for two.
         keys = {**KEYS, "run.dir": "disk/run", "model.d_model": 128, "model.d_ff": 1024, "train.steps": 5}
-        disk = self.mount(12)
+        disk = self.mount_small_disk(12)
         for mode in ("off", "on"):
             with self.subTest(asynchronous=mode):
                 result = self.train_to_common_end(2, {**keys, "checkpoint.async": mode, "run.overwrite": "on"},
@@ -135,7 +125,7 @@ class SavingTest(EndToEndTest):
         self.assertIn("after step 2", self.train(2, {**keys, "checkpoint.every": 0, "train.steps": 3}).out)
 
     def test_read_only_folder_is_named(self):
-        disk = self.mount(12)
+        disk = self.mount_small_disk(12)
         self.train(1, {**KEYS, "run.dir": "disk/run", "train.steps": 2})
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
         result = self.train_to_common_end(2, {**KEYS, "run.dir": "disk/run"}, EXIT_RUN_ERROR)

@@ -7,8 +7,8 @@ import time
 import unittest
 from pathlib import Path
 
-from end_to_end import (DEADLINE_S, EXIT_COMMUNICATION, EXIT_RUN_ERROR, EXIT_STOPPED, EXIT_USAGE, EndToEndTest, Job,
-                        Result, of_kind)
+from end_to_end import (EXIT_COMMUNICATION, EXIT_RUN_ERROR, EXIT_STOPPED, EXIT_USAGE, EndToEndTest, Job, Result,
+                        of_kind)
 
 ENDLESS = {"train.steps": 1_000_000, "run.dir": "run", "train.log_every": 1}
 
@@ -28,20 +28,11 @@ class StopTest(EndToEndTest):
         super().setUp()
         self.run_folder = self.folder / "run"
 
-    def wait_until(self, job: Job, reached):
-        deadline = time.monotonic() + DEADLINE_S
-        while not reached():
-            if job.process.poll() is not None or time.monotonic() > deadline:
-                self.fail(f"not reached\n{job.finish()}")
-            time.sleep(0.02)
-
     def steps_done(self) -> int:
-        if not (self.run_folder / "metrics.jsonl").exists():
-            return 0
         return len(of_kind(self.run_folder, "step"))
 
     def signal_after(self, job: Job, steps: int, number: signal.Signals, rank: int):
-        self.wait_until(job, lambda: self.steps_done() >= steps)
+        self.wait_for_steps(job, steps)
         os.kill(job.ranks()[rank], number)
 
     def assert_goes_on(self, ranks: int, stop: int, **more):
