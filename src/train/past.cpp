@@ -200,9 +200,14 @@ Past find_past(const config::Deck& deck, const comm::Group& job) {
     }
     if (!past.checkpoint) past.checkpoint = find_checkpoint(deck, job, past.notes);
     if (past.checkpoint) {
-        past.steps_done = past.checkpoint->manifest.progress.step;
-        past.finished = past.steps_done >= deck.train.steps &&
-                        !past.checkpoint->manifest.progress.evaluation_pending;
+        const checkpoint::Progress& progress = past.checkpoint->manifest.progress;
+        past.steps_done = progress.step;
+        past.finished = progress.step >= deck.train.steps;
+        if (past.finished && progress.evaluation_pending) {
+            // The checkpoint cannot know whether a later start has made up for it.
+            const auto earlier = find_earlier_run(deck.run.dir, job);
+            past.finished = earlier && earlier->finished_step.value_or(0) >= deck.train.steps;
+        }
     }
     if (!past.checkpoint && !deck.run.overwrite && deck.checkpoint.resume == "auto") {
         if (const auto earlier = find_earlier_run(deck.run.dir, job))

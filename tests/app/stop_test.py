@@ -86,6 +86,18 @@ class StopTest(EndToEndTest):
         self.assert_goes_on(2, 0, **long_evaluation, **{"train.eval_max_sequences": 8})
         self.assertEqual([record["step"] for record in of_kind(self.run_folder, "eval")], [0, 2])
 
+    def test_signal_during_the_last_evaluation(self):
+        short = {**ENDLESS, "train.steps": 4, "data.synthetic_sequences": 100_000, "data.validation_fraction": 0.999,
+                 "train.eval_max_sequences": 8}
+        self.train(2, {**short, "train.stop_at_step": 2}, status=EXIT_STOPPED)
+        job = self.start(2, {**short, "train.eval_max_sequences": 0})
+        self.signal_after(job, 4, signal.SIGUSR1, rank=1)
+        self.assertEqual(job.finish().status, EXIT_STOPPED)
+        self.assertEqual([record["step"] for record in of_kind(self.run_folder, "eval")], [0])
+        for line in ("done: 0 steps", "nothing to do: step 4 of 4 is done"):
+            self.assertIn(line, self.train(2, short).out)
+            self.assertEqual([record["step"] for record in of_kind(self.run_folder, "eval")], [0, 4])
+
     def test_signal_during_checkpoints(self):
         for background in ("off", "on"):
             with self.subTest(background=background):
