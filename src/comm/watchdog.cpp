@@ -41,10 +41,6 @@ class SignalsBlocked {
     sigset_t before_{};
 };
 
-void pause_for(std::chrono::milliseconds time) {
-    std::this_thread::sleep_for(time);
-}
-
 }  // namespace
 
 Watchdog::Watchdog(std::shared_ptr<Ledger> ledger) : ledger_(std::move(ledger)) {
@@ -113,16 +109,12 @@ void Watchdog::watch() {
         const double allowed = ledger_->allowed_s();
         if (quiet < allowed / 2) continue;
         lock.unlock();
-        if (quiet > allowed || others_have_reported(process())) end("");
+        if (quiet > allowed || others_have_reported(process())) end_late_job("");
         lock.lock();
     }
 }
 
 void Watchdog::end_late_job(const std::string& cause) {
-    end(cause);
-}
-
-void Watchdog::end(const std::string& cause) {
     ending_.lock();
     const Process self = process();
     RankReport report = ledger_->report();
@@ -143,7 +135,7 @@ void Watchdog::end(const std::string& cause) {
             do {
                 all = read_reports(self.folder);
                 if (enough()) return;
-                pause_for(kInterval);
+                std::this_thread::sleep_for(kInterval);
             } while (now_seconds() < deadline);
         };
         gather([&] { return static_cast<int>(all.size()) == self.ranks; });

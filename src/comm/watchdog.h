@@ -56,7 +56,7 @@ class Watchdog {
     void set_report_folder(std::filesystem::path folder);
 
     /// For the thread that gave up waiting: reports, and ends the job. `cause` is what is said
-    /// where there is no folder for reports.
+    /// where there is no folder for reports; empty: what the ledger knows.
     [[noreturn]] void end_late_job(const std::string& cause);
 
   private:
@@ -70,8 +70,6 @@ class Watchdog {
     void watch();
     Process process() const;
     bool others_have_reported(const Process& self) const;
-    [[noreturn]] void end(const std::string& cause);
-
     std::shared_ptr<Ledger> ledger_;
     mutable std::mutex mutex_;
     std::condition_variable wake_;

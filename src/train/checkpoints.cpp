@@ -50,6 +50,15 @@ checkpoint::SavingRanks saving_ranks(config::CheckpointFiles files,
     return {topology.world, topology.node, topology.node_index, topology.nodes()};
 }
 
+std::int64_t checkpoint_bytes(const shard::Layout& layout) {
+    std::int64_t bytes = 0;
+    for (const shard::Unit& unit : layout.units) {
+        for (const spec::ParameterSpec& parameter : unit.parameters())
+            bytes += parameter.numel() * (parameter.trainable ? 3 : 1) * size_of(DType::kFloat32);
+    }
+    return bytes;
+}
+
 checkpoint::StageHook stage_hook(const config::Fault& fault, std::int64_t rank) {
     if (fault.kill_in_save == config::SaveStage::kNone || fault.rank != rank) return {};
     return [wanted = fault.kill_in_save](checkpoint::SaveStage stage) {
@@ -161,15 +170,9 @@ std::optional<SaveReport> Checkpoints::drain() {
 }
 
 void Checkpoints::require_space() const {
-    std::int64_t bytes = 0;
-    for (const checkpoint::NamedShape& parameter : named_shapes(state_.layout)) {
-        std::int64_t elements = 1;
-        for (const std::int64_t extent : parameter.shape) elements *= extent;
-        bytes +=
-            elements * static_cast<std::int64_t>(sizeof(float)) * (parameter.trainable ? 3 : 1);
-    }
     comm::agree(state_.world, [&] {
-        if (state_.world.rank() == 0) checkpoint::require_space(parent_, bytes);
+        if (state_.world.rank() != 0) return;
+        checkpoint::require_space(parent_, checkpoint_bytes(state_.layout));
     });
 }
 

@@ -33,6 +33,10 @@ struct SavedState {
 /// The ranks of a world that share a file, as checkpoint.files says.
 checkpoint::SavingRanks saving_ranks(config::CheckpointFiles files, const comm::Topology& topology);
 
+/// Bytes of one checkpoint's data: weights of all parameters and both moments of those that are
+/// trained, all fp32.
+std::int64_t checkpoint_bytes(const shard::Layout& layout);
+
 /// Kills this process at the stage that the deck asks for, if `rank` is the one it names.
 checkpoint::StageHook stage_hook(const config::Fault& fault, std::int64_t rank);
 

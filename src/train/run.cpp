@@ -283,13 +283,7 @@ ExitCode run_evaluation(const config::Deck& deck, const comm::Group& job,
 
 std::string units_of_run(const config::Deck& deck, const comm::Group& job,
                          const ModelFactory& custom_model) {
-    config::Batch batch;
-    spec::ModelSpec spec;
-    comm::agree(job, [&] {
-        batch = config::resolve_batch(deck, job.size());
-        spec = with_groups(make_model(deck, custom_model)->spec(), deck.optimizer);
-    });
-    const ShardingPlan plan = plan_sharding(deck, batch, spec, job);
+    const auto [spec, plan] = plan_model(deck, custom_model, job);
     std::string text;
     for (const std::string& line : plan.describe()) text += line + '\n';
     return text + '\n' + plan.units_text(spec);

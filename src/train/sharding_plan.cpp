@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
-#include "train/assemble.h"
+#include "train/parameter_groups.h"
 #include "train/text.h"
 
 #include <fmt/format.h>
@@ -82,6 +82,18 @@ bool has_uneven_group(std::span<const int> node_sizes, std::int64_t shards) {
         }
     }
     return false;
+}
+
+PlannedModel plan_model(const config::Deck& deck, const ModelFactory& custom_model,
+                        const comm::Group& job) {
+    config::Batch batch;
+    spec::ModelSpec spec;
+    comm::agree(job, [&] {
+        batch = config::resolve_batch(deck, job.size());
+        spec = with_groups(make_model(deck, custom_model)->spec(), deck.optimizer);
+    });
+    ShardingPlan plan = plan_sharding(deck, batch, spec, job);
+    return {std::move(spec), std::move(plan)};
 }
 
 std::vector<shard::Allocation> ShardingPlan::memory() const {

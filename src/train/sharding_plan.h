@@ -10,6 +10,7 @@
 #include "shard/schedule.h"
 #include "shard/strategy.h"
 #include "spec/model_spec.h"
+#include "train/assemble.h"
 #include "train/units_table.h"
 
 #include <cstddef>
@@ -55,5 +56,16 @@ bool has_uneven_group(std::span<const int> node_sizes, std::int64_t shards);
 /// not allow what the deck asks for. Collective over `job`.
 ShardingPlan plan_sharding(const config::Deck& deck, const config::Batch& batch,
                            const spec::ModelSpec& model, const comm::Group& job);
+
+/// A deck's model, with its parameter groups applied, and how it will lie on the ranks.
+struct PlannedModel {
+    spec::ModelSpec spec;
+    ShardingPlan plan;
+};
+
+/// For those who only look: allocates none of the model. Throws AgreedError for mistakes that show
+/// with the model or the number of ranks. Collective over `job`.
+PlannedModel plan_model(const config::Deck& deck, const ModelFactory& custom_model,
+                        const comm::Group& job);
 
 }  // namespace fullshard::train

@@ -3,11 +3,10 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 import unittest
 from pathlib import Path
 
-from end_to_end import DEADLINE_S, EXIT_DIVERGED, EXIT_RUN_ERROR, EXIT_STOPPED, EXIT_USAGE, EndToEndTest, of_kind
+from end_to_end import EXIT_DIVERGED, EXIT_RUN_ERROR, EXIT_STOPPED, EXIT_USAGE, EndToEndTest, of_kind
 
 KEYS = {"train.steps": 6, "train.micro_batch": 2, "train.global_batch": 8, "checkpoint.every": 2,
         "checkpoint.keep_last": 1, "data.validation_fraction": 0, "model.dropout": 0.1}
@@ -87,19 +86,13 @@ class SavingTest(EndToEndTest):
     def test_second_run_in_the_same_folder_is_refused(self):
         keys = {**KEYS, "run.dir": "run", "train.steps": 1_000_000, "checkpoint.every": 0}
         first = self.start(1, keys)
-        deadline = time.monotonic() + DEADLINE_S
-        while not (self.folder / "run/LOCK").exists() or len(first.ranks()) < 1 or not self.has_steps():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.05)
+        self.wait_for_steps(first, 1)
+        self.assertTrue((self.folder / "run/LOCK").exists())
         second = self.train_to_common_end(2, {**keys, "run.overwrite": "on"}, EXIT_USAGE)
         self.assert_one_cause(second, "LOCK is held by process", str(first.ranks()[0]))
         os.kill(first.ranks()[0], signal.SIGUSR1)
         self.check_end(first.finish(), EXIT_STOPPED)
         self.assertFalse((self.folder / "run/LOCK").exists())
-
-    def has_steps(self) -> bool:
-        metrics = self.folder / "run/metrics.jsonl"
-        return metrics.exists() and '"kind":"step"' in metrics.read_text()
 
     def test_full_disk_leaves_training_running(self):
         # A checkpoint has 7 MB: the disk has room for one and not for two.
