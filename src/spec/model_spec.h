@@ -34,8 +34,12 @@ struct ParameterSpec {
     /// one gradient. Empty: a parameter of its own. `decay`, `init` and `trainable` are the
     /// other's.
     std::string tied_to = {};
+    /// Rows at the end that only round the shape up: they start as zeros, and as no gradient ever
+    /// reaches them they stay so.
+    std::int64_t padding_rows = 0;
 
     std::int64_t numel() const;
+    std::int64_t padding_numel() const;  ///< elements of the padding rows
 };
 
 /// A module that is run as a whole; stages are executed in order. A module that is used twice is
@@ -58,7 +62,8 @@ struct ModelSpec {
 /// Writes elements [first, first + out.size()) of the parameter's initial value, row-major.
 /// A pure function of (seed, parameter.name, element): the same however the range is cut and at any
 /// world size. Element i is drawn from RandomStream(mix(seed, stable_hash(name))) at counter i in
-/// double precision and rounded once. Throws LogicError for a range outside the parameter.
+/// double precision and rounded once; padding rows are zeros. Throws LogicError for a range outside
+/// the parameter.
 void initialize(const ParameterSpec& parameter, std::uint64_t seed, std::int64_t first,
                 std::span<float> out);
 

@@ -1,37 +1,14 @@
 #include "spec/simple_transformer.h"
 
-#include "base/error.h"
+#include "spec/parameters.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <string>
-#include <utility>
 
 namespace fullshard::spec {
 namespace {
-
-InitRule constant(double value) {
-    return {InitRule::Kind::kConstant, value};
-}
-InitRule uniform(double bound) {
-    return {InitRule::Kind::kUniform, bound};
-}
-InitRule normal(double deviation) {
-    return {InitRule::Kind::kNormal, deviation};
-}
-
-ParameterSpec matrix(std::string name, std::int64_t rows, std::int64_t columns, InitRule init) {
-    return {.name = std::move(name),
-            .shape = {rows, columns},
-            .decay = DecayClass::kDecay,
-            .init = init};
-}
-
-ParameterSpec vector(std::string name, std::int64_t length, InitRule init) {
-    return {
-        .name = std::move(name), .shape = {length}, .decay = DecayClass::kNoDecay, .init = init};
-}
 
 /// nn.Linear.reset_parameters: kaiming_uniform(a = sqrt(5)) is uniform within 1 / sqrt(fan_in), and
 /// so is the bias.
@@ -45,16 +22,14 @@ InitRule xavier_uniform(std::int64_t fan_in, std::int64_t fan_out) {
 }
 
 /// nn.Embedding draws from N(0, 1).
-InitRule embedding_init() {
-    return normal(1.0);
+ParameterSpec token_table(const SimpleTransformer& model) {
+    return matrix("embedding.weight", model.vocab_size, model.d_model, normal(1.0));
 }
 
 /// Positions are added to token embeddings: at equal variance they would hide half of the tokens'
 /// signal from the first step on, so they start with the deviation that GPT-2 and BERT use.
 StageSpec embedding_stage(const SimpleTransformer& model) {
-    StageSpec stage{"embedding", {}};
-    stage.parameters.push_back(
-        matrix("embedding.weight", model.vocab_size, model.d_model, embedding_init()));
+    StageSpec stage{"embedding", {token_table(model)}};
     if (model.max_positions > 0)
         stage.parameters.push_back(
             matrix("position.weight", model.max_positions, model.d_model, normal(0.02)));
@@ -88,38 +63,23 @@ StageSpec encoder_layer_stage(const SimpleTransformer& model, std::int64_t index
 StageSpec head_stage(const SimpleTransformer& model) {
     ParameterSpec weight =
         matrix("head.weight", model.vocab_size, model.d_model, linear_init(model.d_model));
-    if (model.tie_embeddings) {
-        weight.tied_to = "embedding.weight";
-        weight.init = embedding_init();
-    }
-    return {"head",
-            {std::move(weight), vector("head.bias", model.vocab_size, linear_init(model.d_model))}};
+    if (model.tie_embeddings) weight = tied(weight, token_table(model));
+    return {"head", {weight, vector("head.bias", model.vocab_size, linear_init(model.d_model))}};
 }
 
 void require_valid(const SimpleTransformer& model) {
-    std::string mistakes;
-    const auto require = [&](bool valid, std::string mistake) {
-        if (valid) return;
-        if (!mistakes.empty()) mistakes += '\n';
-        mistakes += mistake;
-    };
-    const auto require_positive = [&](const char* key, std::int64_t value) {
-        require(value > 0, fmt::format("model.{} = {}: must be at least 1", key, value));
-    };
-    require_positive("vocab_size", model.vocab_size);
-    require_positive("d_model", model.d_model);
-    require_positive("num_heads", model.num_heads);
-    require_positive("num_layers", model.num_layers);
-    require_positive("d_ff", model.d_ff);
-    require(model.max_positions >= 0,
-            fmt::format("model.max_positions = {}: must be 0 (no positions) or more",
-                        model.max_positions));
-    require(model.dropout >= 0.0 && model.dropout < 1.0,
-            fmt::format("model.dropout = {}: must be at least 0 and less than 1", model.dropout));
-    require(model.num_heads <= 0 || model.d_model <= 0 || model.d_model % model.num_heads == 0,
-            fmt::format("model.num_heads = {} does not divide model.d_model = {}: choose a divisor",
-                        model.num_heads, model.d_model));
-    if (!mistakes.empty()) throw UsageError(mistakes);
+    Mistakes mistakes;
+    mistakes.require_positive("model.vocab_size", model.vocab_size);
+    mistakes.require_positive("model.d_model", model.d_model);
+    mistakes.require_positive("model.num_heads", model.num_heads);
+    mistakes.require_positive("model.num_layers", model.num_layers);
+    mistakes.require_positive("model.d_ff", model.d_ff);
+    mistakes.require(model.max_positions >= 0,
+                     fmt::format("model.max_positions = {}: must be 0 (no positions) or more",
+                                 model.max_positions));
+    require_probability(mistakes, "model.dropout", model.dropout);
+    require_divisor(mistakes, "model.num_heads", model.num_heads, "model.d_model", model.d_model);
+    mistakes.raise();
 }
 
 }  // namespace
@@ -139,8 +99,7 @@ double training_flops_per_token(const SimpleTransformer& model, std::int64_t seq
     const auto layers = static_cast<double>(model.num_layers);
     const double layer_weights = 4.0 * d * d + 2.0 * d * static_cast<double>(model.d_ff);
     const double head_weights = d * static_cast<double>(model.vocab_size);
-    return 6.0 * (layers * layer_weights + head_weights) +
-           12.0 * layers * d * static_cast<double>(sequence);
+    return training_flops(layers * layer_weights + head_weights, layers * d, sequence);
 }
 
 }  // namespace fullshard::spec

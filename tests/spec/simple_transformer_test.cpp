@@ -1,6 +1,7 @@
 #include "spec/simple_transformer.h"
 
 #include "base/error.h"
+#include "spec/reading.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +14,6 @@
 namespace fullshard::spec {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
 SimpleTransformer small_model() {
     SimpleTransformer model;
     model.vocab_size = 61;
@@ -23,20 +22,6 @@ SimpleTransformer small_model() {
     model.d_ff = 64;
     model.max_positions = 16;
     return model;
-}
-
-std::vector<ParameterSpec> all_parameters(const ModelSpec& spec) {
-    std::vector<ParameterSpec> all;
-    for (const auto& stage : spec.stages)
-        all.insert(all.end(), stage.parameters.begin(), stage.parameters.end());
-    return all;
-}
-
-std::vector<std::pair<std::string, Shape>> names_and_shapes(const ModelSpec& spec) {
-    std::vector<std::pair<std::string, Shape>> list;
-    for (const auto& parameter : all_parameters(spec))
-        list.emplace_back(parameter.name, parameter.shape);
-    return list;
 }
 
 TEST(Describe, ATiedHeadHasTheEmbeddingsWeight) {
