@@ -33,7 +33,7 @@ TEST_F(ImportTest, BringsEveryFormBack) {
                                            folder_.path() / "shards.safetensors.index.json"};
     for (const fs::path& source : sources) {
         const fs::path parent = folder_.path() / (source.filename().string() + ".run");
-        const fs::path made = import_weights(source, parent);
+        const fs::path made = import_weights(source, parent).folder;
         EXPECT_EQ(made, parent / "step-00000000");
         EXPECT_TRUE(
             verify_folder(made, [](const std::string& problem) { ADD_FAILURE() << problem; }, {}));
@@ -49,7 +49,7 @@ TEST_F(ImportTest, BringsEveryFormBack) {
 }
 
 TEST_F(ImportTest, HasNoMomentsAndFitsAModelThatWillTrain) {
-    const fs::path made = import_weights(consolidated("model.h5"), folder_.path() / "run");
+    const fs::path made = import_weights(consolidated("model.h5"), folder_.path() / "run").folder;
     const Manifest manifest = open_folder(made);
     EXPECT_EQ(manifest.progress, Progress());
     std::vector<NamedShape> model;
@@ -69,7 +69,7 @@ TEST_F(ImportTest, ReplacesOnlyWhenTold) {
     EXPECT_TRUE(
         toy::contains(toy::error_of([&] { import_weights(source, folder_.path() / "run"); }),
                       "step-00000000 exists: choose another folder"));
-    EXPECT_EQ(import_weights(source, folder_.path() / "run", {.overwrite = true}),
+    EXPECT_EQ(import_weights(source, folder_.path() / "run", {.overwrite = true}).folder,
               folder_.path() / "run" / "step-00000000");
 }
 
@@ -84,6 +84,12 @@ TEST_F(ImportTest, DamagedAndForeignSourcesLeaveNoCheckpoint) {
     EXPECT_TRUE(
         toy::contains(toy::error_of([&] { import_weights(source, folder_.path() / "run"); }),
                       "tensor 'a/b' cannot be a parameter's name"));
+    const std::string whole_numbers = R"({"n":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}  )";
+    text[0] = static_cast<char>(whole_numbers.size());
+    toy::write_text(source, text.substr(0, 8) + whole_numbers + "1234");
+    EXPECT_TRUE(
+        toy::contains(toy::error_of([&] { import_weights(source, folder_.path() / "run"); }),
+                      "tensor 'n' is of type I32, which is not read"));
     EXPECT_FALSE(fs::exists(folder_.path() / "run"));
 }
 

@@ -19,6 +19,8 @@ Manifest example() {
         .numerics = {.reduce_order = "tree", .threads = 2, .cpu_capability = "AVX2"},
         .writer = {.version = "1.2.3", .git_hash = "abc", .ranks = 3, .strategy = "full"},
         .effective_deck = "[run]\ndir = \"caf\xc3\xa9\"\n",
+        .architecture = R"({"model_type": "gpt2"})",
+        .data_fingerprint = 0xfedcba9876543210,
         .files = {{.name = "state.h5", .bytes = 1000, .structure_digest = 0x00000000000000ff}},
         .tensors = {}};
     manifest.tensors = {{.parameter = "a",
@@ -47,6 +49,19 @@ std::string changed(const std::function<void(Json&)>& change) {
 
 TEST(Manifest, SurvivesJson) {
     EXPECT_EQ(parse_manifest(to_json(example()), "text"), example());
+}
+
+/// Earlier releases did not write the field, and other families have none.
+TEST(Manifest, ThoseOfEarlierReleasesSayLess) {
+    Json document = Json::parse(to_json(example()));
+    document.erase("architecture");
+    document.erase("data_fingerprint");
+    Manifest expected = example();
+    expected.architecture.clear();
+    expected.data_fingerprint = 0;
+    EXPECT_EQ(parse_manifest(document.dump(), "ORIGIN"), expected);
+    EXPECT_TRUE(toy::contains(changed([](Json& json) { json["architecture"] = 1; }),
+                              "architecture must be a text"));
 }
 
 TEST(Manifest, LossScalerSurvivesJson) {
@@ -113,7 +128,9 @@ TEST(Manifest, EveryFieldIsNeeded) {
     int fields = 0;
     const std::function<void(const Json::json_pointer&)> visit = [&](const Json::json_pointer& at) {
         for (const auto& [key, value] : whole.at(at).items()) {
-            if (key == "skipped_steps") continue;  // older releases did not write it
+            // Older releases did not write them.
+            if (key == "skipped_steps" || key == "architecture" || key == "data_fingerprint")
+                continue;
             Json without = whole;
             without.at(at).erase(key);
             EXPECT_TRUE(toy::contains(parse_error(without.dump()), key + " is missing"));

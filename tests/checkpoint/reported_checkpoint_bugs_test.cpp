@@ -226,7 +226,7 @@ TEST_F(ReportedCheckpointBugs, EqualTensorsAreNotTakenForTied) {
     std::memcpy(bytes.data() + sizeof length + header.size(), data.data(), sizeof data);
     toy::write_text(out("source.safetensors"), bytes);
 
-    const fs::path imported = import_weights(out("source.safetensors"), parent_);
+    const fs::path imported = import_weights(out("source.safetensors"), parent_).folder;
     for (const char* name : {"model.h5", "model.safetensors"}) {
         consolidate(imported, out(name));
         const auto exported = open_weights(out(name));
@@ -244,7 +244,7 @@ TEST_F(ReportedCheckpointBugs, EqualTensorsAreNotTakenForTied) {
 TEST_F(ReportedCheckpointBugs, ExportHasTheTypeThatWasAskedFor) {
     const fs::path saved = toy::save(parent_);
     consolidate(saved, out("bf16.safetensors"), {.dtype = DType::kBFloat16});
-    const fs::path narrow = import_weights(out("bf16.safetensors"), folder_.path() / "narrow");
+    const fs::path narrow = import_weights(out("bf16.safetensors"), folder_.path() / "narrow").folder;
     const std::pair<DType, const char*> types[] = {
         {DType::kFloat32, "F32"}, {DType::kBFloat16, "BF16"}, {DType::kFloat16, "F16"}};
     for (const fs::path& source : {saved, narrow}) {

@@ -107,8 +107,9 @@ TEST_F(SafetensorsTest, HostileTensors) {
     const auto expect = [&](const std::string& header, std::size_t bytes, const std::string& part) {
         EXPECT_TRUE(toy::contains(error(header, bytes), part)) << header;
     };
-    expect(one(R"("I32")", "[1]", "[0,4]"), 4,
-           "is of type \"I32\", only F32, BF16 and F16 are read");
+    expect(one(R"("X32")", "[1]", "[0,4]"), 4, "is of type \"X32\", which is not known");
+    expect(one(R"("I64")", "[1]", "[0,4]"), 4, "do not span the 8 bytes of its shape");
+    expect(one(R"("I64")", "[2305843009213693951]", "[0,0]"), 0, "is not possible");
     expect(one(R"("BF16")", "[2]", "[0,8]"), 8, "do not span the 4 bytes of its shape");
     expect(one("1", "[2]", "[0,4]"), 4, "dtype must be a text");
     expect(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4, "dtype must be a text");

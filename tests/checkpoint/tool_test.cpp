@@ -2,16 +2,11 @@
 #include "base/files.h"
 #include "checkpoint/format/folder.h"
 #include "checkpoint/format/state_file.h"
-#include "checkpoint/toy_checkpoint.h"
+#include "checkpoint/tool_runner.h"
 
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <stdlib.h>
-#include <sys/wait.h>
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
 #include <limits>
 
 namespace fullshard::checkpoint {
@@ -19,36 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Result {
-    int exit_code = -1;
-    std::string out;
-    std::string error;
-};
+using toy::Result;
 
-class ToolTest : public testing::Test {
+class ToolTest : public toy::ToolRunner {
   protected:
-    Result run(const std::string& words) const {
-        const fs::path error = folder_.path() / "stderr";
-        const std::string command = FULLSHARD_CKPT " " + words + " 2>" + error.string();
-        FILE* pipe = popen(command.c_str(), "r");
-        Result result;
-        std::array<char, 4096> buffer;
-        while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-            result.out.append(buffer.data(), got);
-        }
-        const int status = pclose(pipe);
-        if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
-        result.error = read_file(error);
-        return result;
-    }
-    /// Expects exit code 2 and one line that holds `part`.
-    void expect_usage_error(const std::string& words, const std::string& part) const {
-        const Result result = run(words);
-        EXPECT_EQ(result.exit_code, 2) << words;
-        EXPECT_EQ(result.out, "");
-        EXPECT_TRUE(toy::contains(result.error, part));
-        EXPECT_EQ(std::ranges::count(result.error, '\n'), 1) << result.error;
-    }
     fs::path save_run(const char* run, const toy::Save& save) const {
         return toy::save(folder_.path() / run / "checkpoints", save);
     }
@@ -69,8 +38,6 @@ class ToolTest : public testing::Test {
             }
         });
     }
-
-    toy::TemporaryFolder folder_;
 };
 
 TEST_F(ToolTest, HelpAndVersion) {
@@ -316,7 +283,8 @@ TEST_F(ToolTest, ThreadsDoNotChangeWhatIsFound) {
 TEST_F(ToolTest, ConsolidateOptionsAreChecked) {
     const std::string words = "consolidate a --out b.h5 ";
     expect_usage_error(words + "--dtype int8", "--dtype int8: must be fp32, bf16 or fp16");
-    expect_usage_error(words + "--format npz", "--format npz: must be hdf5, safetensors or pt");
+    expect_usage_error(words + "--format npz",
+                       "--format npz: must be hdf5, safetensors, pt, hf or llmc");
     expect_usage_error(words + "--memory much", "--memory much: must be a size");
     expect_usage_error(words + "--max-shard 9999999T", "--max-shard 9999999T: must be a size");
     expect_usage_error("import a", "--out is missing");
@@ -330,7 +298,7 @@ TEST_F(ToolTest, ImportedWeightsAreACheckpointThatConsolidatesToTheSameFile) {
     const std::string seed = (folder_.path() / "seed").string();
     ASSERT_EQ(run("consolidate " + saved + " --out " + first).exit_code, 0);
     const Result made = run("import " + first + " --out " + seed);
-    EXPECT_EQ(made.out, seed + "/step-00000000: weights of " + first + "\n");
+    EXPECT_EQ(made.out, seed + "/step-00000000: weights of " + first + ", names as they are\n");
     EXPECT_EQ(run("verify " + seed).exit_code, 0);
     EXPECT_TRUE(toy::contains(run("inspect " + seed).out, "moments          none"));
     ASSERT_EQ(run("consolidate " + seed + " --out " + again).exit_code, 0);

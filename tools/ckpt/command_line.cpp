@@ -22,19 +22,27 @@ usage: fullshard-ckpt inspect DIR [--json]           what the checkpoint holds
        fullshard-ckpt diff A B [--rtol X] [--threads N]
                                                      compares tensors
        fullshard-ckpt consolidate DIR --out FILE [options]
-                                                     tensors as a file for other programs
-       fullshard-ckpt import SOURCE --out DIR [--force]
+                                                     tensors as a file for other programs, or weights as
+                                                     a folder for transformers (--format hf)
+       fullshard-ckpt import SOURCE --out DIR [--show-mapping] [--config FILE] [--force]
                                                      weights of other programs as DIR/step-00000000
        fullshard-ckpt --help | --version
 
 DIR is a checkpoint (runs/mine/checkpoints/step-00000010), or a run's checkpoints folder or run folder,
 of which the newest whole checkpoint is taken and named. A and B may also be files that consolidate
-wrote. SOURCE is a .safetensors file, a .safetensors.index.json, or an .h5 file that consolidate wrote.
+wrote. SOURCE is a folder that transformers saved, a .safetensors file or .safetensors.index.json, a GGUF
+file, a GPT-2 file of llm.c, or an .h5 file that consolidate wrote. Of a GPT-2 or Llama, which a config.json
+beside it or the file itself describes, import maps names and layouts to the model's; else names stay as
+they are.
   --rtol X           also equal: |a - b| <= X * max(|a|, |b|), and NaN with NaN
   --threads N        default: two for each core
+  --show-mapping     print first which tensor of SOURCE is which parameter, and how it is rearranged
+  --config FILE      config.json of SOURCE's model, where none is beside it
   --out FILE         .h5, .safetensors or .pt; the output appears whole or not at all, and what a
                      killed run leaves the same command takes up again
-  --format F         hdf5, safetensors or pt, whatever the name's extension
+  --format F         hdf5, safetensors or pt, whatever the name's extension; of a GPT-2 or Llama also hf
+                     (--out is a folder: config.json, model.safetensors, tokenizer files) and llmc (GPT-2)
+  --tokenizer DIR    hf: take the tokenizer's files from DIR, not from the run's folder tokenizer
   --dtype T          fp32 (default), bf16 or fp16: weights rounded to nearest, ties to even
   --model-only       weights alone (default)
   --with-optimizer   moments too, always fp32; .h5 and .pt
@@ -60,7 +68,8 @@ constexpr std::array kSyntax = {
     Syntax{"verify", Action::kVerify, 1, "verify DIR [--threads N]"},
     Syntax{"diff", Action::kDiff, 2, "diff A B [--rtol X] [--threads N]"},
     Syntax{"consolidate", Action::kConsolidate, 1, "consolidate DIR --out FILE [options]"},
-    Syntax{"import", Action::kImport, 1, "import SOURCE --out DIR [--force]"},
+    Syntax{"import", Action::kImport, 1,
+           "import SOURCE --out DIR [--show-mapping] [--config FILE] [--force]"},
 };
 
 [[noreturn]] void refuse(const Syntax& syntax, std::string_view problem) {
@@ -132,11 +141,23 @@ constexpr std::array kOptions = {
            }},
     Option{Action::kImport, "--out", true, set_out},
     Option{Action::kImport, "--force", false, set_force},
+    Option{Action::kImport, "--show-mapping", false,
+           [](Command& command, const std::string&, const std::string&) {
+               command.show_mapping = true;
+           }},
+    Option{Action::kImport, "--config", true,
+           [](Command& command, const std::string&, const std::string& value) {
+               command.config = value;
+           }},
     Option{Action::kConsolidate, "--out", true, set_out},
     Option{Action::kConsolidate, "--force", false, set_force},
     Option{Action::kConsolidate, "--format", true,
            [](Command& command, const std::string& option, const std::string& value) {
                command.consolidate.format = parse_format(option, value);
+           }},
+    Option{Action::kConsolidate, "--tokenizer", true,
+           [](Command& command, const std::string&, const std::string& value) {
+               command.consolidate.tokenizer = value;
            }},
     Option{Action::kConsolidate, "--dtype", true,
            [](Command& command, const std::string& option, const std::string& value) {

@@ -15,12 +15,14 @@ enum class Action { kInspect, kVerify, kDiff, kConsolidate, kImport };
 
 struct Command {
     Action action = Action::kInspect;
-    std::vector<std::filesystem::path> paths;  ///< two for diff, else one
-    std::filesystem::path out;                 ///< consolidate, import
-    bool json = false;                         ///< inspect
-    std::optional<double> rtol;                ///< diff: relative tolerance, zero or more
-    std::optional<int> threads;                ///< verify, diff
-    bool force = false;                        ///< consolidate, import: replace what is there
+    std::vector<std::filesystem::path> paths;     ///< two for diff, else one
+    std::filesystem::path out;                    ///< consolidate, import
+    bool json = false;                            ///< inspect
+    std::optional<double> rtol;                   ///< diff: relative tolerance, zero or more
+    std::optional<int> threads;                   ///< verify, diff
+    bool force = false;                           ///< consolidate, import: replace what is there
+    bool show_mapping = false;                    ///< import
+    std::optional<std::filesystem::path> config;  ///< import: config.json of the weights
     checkpoint::ConsolidateOptions consolidate;
 };
 

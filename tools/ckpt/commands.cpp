@@ -1,6 +1,8 @@
 #include "ckpt/commands.h"
 
 #include "base/error.h"
+#include "checkpoint/exchange/architecture.h"
+#include "checkpoint/exchange/model_weights.h"
 #include "checkpoint/export/consolidate.h"
 #include "checkpoint/export/import.h"
 #include "checkpoint/format/folder.h"
@@ -96,20 +98,47 @@ int consolidate(const Command& command) {
     for (const std::filesystem::path& file : done.files) {
         fmt::print("{}: {} of {}\n", file.string(), what, folder.string());
     }
+    for (const std::filesystem::path& file : done.companions) {
+        fmt::print("{}: goes with them\n", file.string());
+    }
+    if (done.companions.size() == 1) {
+        fmt::print(stderr, "no tokenizer goes along: --tokenizer DIR names one\n");
+    }
     if (!done.complete) fmt::print("other tasks write the rest, and the last one the index\n");
     return static_cast<int>(ExitCode::kDone);
 }
 
 int import(const Command& command) {
-    std::filesystem::path folder;
+    const std::filesystem::path& source = command.paths[0];
+    std::optional<spec::Architecture> architecture;
+    if (command.config) {
+        architecture = checkpoint::read_hf_config(*command.config);
+    } else {
+        architecture = checkpoint::architecture_of(source);
+    }
+    if (command.show_mapping) {
+        if (!architecture) {
+            throw UsageError(fmt::format(
+                "--show-mapping: nothing says that {} is a GPT-2 or a Llama, so names stay as they "
+                "are; --config FILE names its config.json",
+                source.string()));
+        }
+        fmt::print("{}\n", checkpoint::mapping_text(source, *architecture));
+    }
+    checkpoint::Imported done;
     {
         ProgressLine line("import");
-        folder = checkpoint::import_weights(
-            command.paths[0], command.out,
+        done = checkpoint::import_weights(
+            source, command.out,
             {.overwrite = command.force,
+             .architecture = architecture,
              .progress = [&](std::int64_t now, std::int64_t total) { line.update(now, total); }});
     }
-    fmt::print("{}: weights of {}\n", folder.string(), command.paths[0].string());
+    fmt::print("{}: weights of {}{}\n", done.folder.string(), source.string(),
+               done.architecture ? "" : ", names as they are");
+    for (const std::filesystem::path& file : done.tokenizer) {
+        fmt::print("{}: goes with them\n", file.string());
+    }
     return static_cast<int>(ExitCode::kDone);
 }
 

@@ -2,6 +2,7 @@
 #include "checkpoint/format/fit.h"
 #include "checkpoint/format/folder_check.h"
 #include "ckpt/commands.h"
+#include "spec/architecture.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -39,6 +40,11 @@ void print_head(const Manifest& manifest) {
     fmt::print("numerics         reduce.order {}, {} threads, {}\n", numerics.reduce_order,
                numerics.threads, numerics.cpu_capability);
     if (!has_moments(manifest)) fmt::print("moments          none: the optimizer starts afresh\n");
+    if (!manifest.architecture.empty()) {
+        const auto model =
+            spec::parse_hf_config(manifest.architecture, "the manifest's architecture");
+        fmt::print("model            {}\n", spec::describe(model).family);
+    }
     fmt::print("format version   {}\n", manifest.format_version);
     for (const checkpoint::FileEntry& file : manifest.files) {
         fmt::print("{:<16} {} bytes\n", file.name, file.bytes);

@@ -88,7 +88,7 @@ DType parse_dtype(const std::string& option, const std::string& text) {
 
 checkpoint::FileFormat parse_format(const std::string& option, const std::string& text) {
     const auto format = checkpoint::format_named(text);
-    if (!format) refuse(option, text, "hdf5, safetensors or pt");
+    if (!format) refuse(option, text, "hdf5, safetensors, pt, hf or llmc");
     return *format;
 }
 

@@ -18,7 +18,7 @@ int parse_threads(const std::string& option, const std::string& text);
 std::int64_t parse_bytes(const std::string& option, const std::string& text);
 /// fp32, bf16 or fp16.
 DType parse_dtype(const std::string& option, const std::string& text);
-/// hdf5, safetensors or pt.
+/// hdf5, safetensors, pt, hf or llmc.
 checkpoint::FileFormat parse_format(const std::string& option, const std::string& text);
 
 }  // namespace fullshard::ckpt

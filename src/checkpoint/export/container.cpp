@@ -21,9 +21,10 @@ struct FormatName {
     FileFormat format;
     std::string_view name;
 };
-constexpr std::array kNames{FormatName{FileFormat::kHdf5, "hdf5"},
-                            FormatName{FileFormat::kSafetensors, "safetensors"},
-                            FormatName{FileFormat::kTorch, "pt"}};
+constexpr std::array kNames{
+    FormatName{FileFormat::kHdf5, "hdf5"}, FormatName{FileFormat::kSafetensors, "safetensors"},
+    FormatName{FileFormat::kTorch, "pt"}, FormatName{FileFormat::kHuggingFace, "hf"},
+    FormatName{FileFormat::kLlmc, "llmc"}};
 constexpr std::array kExtensions{
     FormatName{FileFormat::kHdf5, ".h5"}, FormatName{FileFormat::kHdf5, ".hdf5"},
     FormatName{FileFormat::kTorch, ".pt"}, FormatName{FileFormat::kTorch, ".pth"},
@@ -38,13 +39,14 @@ std::optional<FileFormat> find_format(std::span<const FormatName> list, std::str
 class Hdf5Container : public Container {
   public:
     explicit Hdf5Container(std::span<const ExportTensor> tensors) {
-        for (const auto& [source, dtype] : tensors) {
+        for (const ExportTensor& tensor : tensors) {
+            const TensorEntry* source = tensor.source;
             if (source->state == State::kModel && source->parameter == "optimizer") {
                 throw UsageError(
                     "a parameter named 'optimizer' takes the name of the moments' "
                     "group: --exclude it");
             }
-            datasets_.push_back({consolidated_path(*source), source->shape, dtype});
+            datasets_.push_back({consolidated_path(*source), source->shape, tensor.dtype});
         }
     }
     std::vector<std::int64_t> create(const fs::path& path) override {
@@ -68,8 +70,8 @@ class SafetensorsContainer : public Container {
   public:
     SafetensorsContainer(std::span<const ExportTensor> tensors,
                          const SafetensorsMetadata& metadata) {
-        for (const auto& [source, dtype] : tensors) {
-            entries_.push_back({source->parameter, source->shape, 0, dtype});
+        for (const ExportTensor& tensor : tensors) {
+            entries_.push_back({tensor.name, tensor.shape, 0, tensor.dtype});
         }
         header_ = make_safetensors_header(entries_, metadata);
     }
@@ -118,6 +120,34 @@ class TorchContainer : public Container {
     TorchFile file_;
 };
 
+/// Where a tensor lies is known from its name in the format.
+class LlmcContainer : public Container {
+  public:
+    LlmcContainer(std::span<const ExportTensor> tensors, const LlmcModel& model) : model_(model) {
+        const std::vector<LlmcTensor> places = llmc_tensors(model);
+        for (const ExportTensor& tensor : tensors) {
+            const auto place = std::ranges::find(places, tensor.name, &LlmcTensor::name);
+            ensure(place != places.end() && place->shape == tensor.shape,
+                   "tensors of llm.c have its names and shapes");
+            offsets_.push_back(place->file_offset);
+        }
+    }
+    std::vector<std::int64_t> create(const fs::path& path) override {
+        const PosixFile file = PosixFile::create(path);
+        file.reserve(llmc_file_bytes(model_));
+        file.truncate(llmc_file_bytes(model_));  // rows of the padding are zeros that nobody writes
+        return offsets_;
+    }
+    std::vector<std::int64_t> reopen(const fs::path&) override { return offsets_; }
+    void finish(const PosixFile& file, std::span<const std::uint32_t>) override {
+        file.write_at(0, make_llmc_header(model_));
+    }
+
+  private:
+    LlmcModel model_;
+    std::vector<std::int64_t> offsets_;
+};
+
 }  // namespace
 
 std::optional<FileFormat> format_named(std::string_view name) {
@@ -140,11 +170,19 @@ std::unique_ptr<Container> make_container(FileFormat format, std::vector<ExportT
         case FileFormat::kHdf5:
             return std::make_unique<Hdf5Container>(tensors);
         case FileFormat::kSafetensors:
+        case FileFormat::kHuggingFace:
             return std::make_unique<SafetensorsContainer>(tensors, metadata);
         case FileFormat::kTorch:
             return std::make_unique<TorchContainer>(tensors, optimizer_step);
+        case FileFormat::kLlmc:
+            break;
     }
-    throw LogicError("unknown file format");
+    throw LogicError("no container of this file format");
+}
+
+std::unique_ptr<Container> make_llmc_container(std::span<const ExportTensor> tensors,
+                                               const LlmcModel& model) {
+    return std::make_unique<LlmcContainer>(tensors, model);
 }
 
 }  // namespace fullshard::checkpoint

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoint/export/selection.h"
+#include "checkpoint/format/llmc_model.h"
 #include "checkpoint/format/posix_file.h"
 #include "checkpoint/format/safetensors.h"
 
@@ -14,9 +15,10 @@
 
 namespace fullshard::checkpoint {
 
-enum class FileFormat : std::uint8_t { kHdf5, kSafetensors, kTorch };
+/// A folder for transformers holds safetensors files; the last two are of GPT-2 and Llama alone.
+enum class FileFormat : std::uint8_t { kHdf5, kSafetensors, kTorch, kHuggingFace, kLlmc };
 
-/// "hdf5", "safetensors" or "pt"; nothing for other words.
+/// "hdf5", "safetensors", "pt", "hf" or "llmc"; nothing for other words.
 std::optional<FileFormat> format_named(std::string_view name);
 /// By the extension of a file's name: .h5 or .hdf5, .safetensors, .pt or .pth.
 std::optional<FileFormat> format_of(const std::filesystem::path& path);
@@ -40,11 +42,15 @@ class Container {
     virtual bool is_finished(const std::filesystem::path&) const { return false; }
 };
 
-/// `metadata` goes into a safetensors header, `optimizer_step` beside moments in a PyTorch file.
-/// Throws UsageError for names that the format cannot hold.
+/// Not for kLlmc. `metadata` goes into a safetensors header, `optimizer_step` beside moments in a
+/// PyTorch file. Throws UsageError for names that the format cannot hold.
 std::unique_ptr<Container> make_container(FileFormat format, std::vector<ExportTensor> tensors,
                                           SafetensorsMetadata metadata,
                                           std::int64_t optimizer_step);
+
+/// Tensors have the names and shapes of llmc_tensors().
+std::unique_ptr<Container> make_llmc_container(std::span<const ExportTensor> tensors,
+                                               const LlmcModel& model);
 
 /// Path of a tensor's dataset in a consolidated HDF5 file: "/NAME" for weights, and a checkpoint's
 /// path for moments.

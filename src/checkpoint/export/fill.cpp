@@ -1,11 +1,13 @@
 #include "checkpoint/export/fill.h"
 
 #include "base/error.h"
+#include "checkpoint/exchange/rearrange.h"
 #include "checkpoint/format/row_major.h"
 #include "kernels/cast.h"
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -17,14 +19,36 @@ namespace {
 struct Piece {
     std::size_t tensor = 0;
     const Block* block = nullptr;
+    std::int64_t count = 0;  ///< of the block's elements, from its first on
 };
 
 std::vector<Piece> cut_into_pieces(std::span<const ExportTensor> tensors) {
     std::vector<Piece> pieces;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-        for (const Block& block : tensors[i].source->blocks) pieces.push_back({i, &block});
+        const std::int64_t end = tensors[i].numel();
+        for (const Block& block : tensors[i].source->blocks) {
+            if (block.begin >= end) continue;
+            pieces.push_back({i, &block, std::min(block.count, end - block.begin)});
+        }
     }
     return pieces;
+}
+
+/// Elements of `size` bytes of a range, strip by strip as the transposed tensor has them.
+std::vector<std::byte> in_strips(std::span<const std::byte> range, const ExportTensor& tensor,
+                                 const Piece& piece) {
+    const std::int64_t size = size_of(tensor.dtype);
+    std::vector<std::byte> strips(range.size());
+    std::byte* to = strips.data();
+    for_each_strip(tensor.source->shape, piece.block->begin, piece.count, [&](const Strip& strip) {
+        const std::byte* from = range.data() + strip.in_range * size;
+        for (std::int64_t i = 0; i < strip.count; ++i) {
+            std::memcpy(to, from, static_cast<std::size_t>(size));
+            to += size;
+            from += strip.stride * size;
+        }
+    });
+    return strips;
 }
 
 /// Finite values that the cast made infinite.
@@ -64,7 +88,7 @@ class Filler {
         share_work(std::ssize(pieces_), threads, [&]() -> Worker {
             return [&, buffer = Buffer()](std::int64_t item) mutable {
                 if (!keep_earlier(item, buffer)) write(item, buffer);
-                progress.add(pieces_[static_cast<std::size_t>(item)].block->count * kElementBytes);
+                progress.add(pieces_[static_cast<std::size_t>(item)].count * kElementBytes);
             };
         });
     }
@@ -74,7 +98,7 @@ class Filler {
                       .overflowed = std::vector<std::int64_t>(tensors_.size()),
                       .bytes_found = bytes_found_};
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
-            const auto& [tensor, block] = pieces_[i];
+            const std::size_t tensor = pieces_[i].tensor;
             filled.overflowed[tensor] += overflowed_[i];
             if (crcs_.empty()) continue;
             filled.crcs[tensor] = static_cast<std::uint32_t>(
@@ -88,10 +112,21 @@ class Filler {
     using Buffer = std::vector<std::byte>;
 
     std::int64_t bytes_of(const Piece& piece) const {
-        return piece.block->count * size_of(tensors_[piece.tensor].dtype);
+        return piece.count * size_of(tensors_[piece.tensor].dtype);
     }
-    std::int64_t offset_of(const Piece& piece) const {
-        return offsets_[piece.tensor] + piece.block->begin * size_of(tensors_[piece.tensor].dtype);
+    /// Calls `move` with the file's offset and the part of `bytes` that belongs there.
+    template <typename Byte, typename Move>
+    void place(const Piece& piece, std::span<Byte> bytes, Move move) const {
+        const ExportTensor& tensor = tensors_[piece.tensor];
+        const std::int64_t offset = offsets_[piece.tensor];
+        const std::int64_t size = size_of(tensor.dtype);
+        if (!tensor.transposed) return move(offset + piece.block->begin * size, bytes);
+        for_each_strip(tensor.source->shape, piece.block->begin, piece.count,
+                       [&](const Strip& strip) {
+                           const auto length = static_cast<std::size_t>(strip.count * size);
+                           move(offset + strip.theirs * size, bytes.first(length));
+                           bytes = bytes.subspan(length);
+                       });
     }
 
     /// False when there is nothing from earlier, or nothing good.
@@ -101,7 +136,8 @@ class Filler {
         const Piece& piece = pieces_[static_cast<std::size_t>(item)];
         buffer.resize(static_cast<std::size_t>(bytes_of(piece)));
         try {
-            out_.read(offset_of(piece), buffer);
+            place(piece, std::span(buffer),
+                  [&](std::int64_t offset, std::span<std::byte> part) { out_.read(offset, part); });
         } catch (const DataError&) {
             return false;
         }
@@ -112,30 +148,39 @@ class Filler {
     }
 
     void write(std::int64_t item, Buffer& buffer) {
-        const auto& [index, block] = pieces_[static_cast<std::size_t>(item)];
-        const ExportTensor& tensor = tensors_[index];
+        const Piece& piece = pieces_[static_cast<std::size_t>(item)];
+        const ExportTensor& tensor = tensors_[piece.tensor];
         // Straight from the file's pages: one copy less than through a buffer.
-        const FileMapping mapped = reader_.map(*tensor.source, *block);
-        std::span<const std::byte> bytes = mapped.bytes();
-        Journal::Piece done{.digest = block->digest};
+        const FileMapping mapped = reader_.map(*tensor.source, *piece.block);
+        std::span<const std::byte> bytes =
+            mapped.bytes().first(static_cast<std::size_t>(piece.count * kElementBytes));
+        std::int64_t overflowed = 0;
         if (tensor.dtype != DType::kFloat32) {
             // HDF5 places data at multiples of eight bytes, and parts begin with whole elements.
             const std::span values(reinterpret_cast<const float*>(bytes.data()),
-                                   static_cast<std::size_t>(block->count));
+                                   static_cast<std::size_t>(piece.count));
             buffer.resize(values.size() * 2);
             TypedSpan cast;
             cast.data = buffer.data();
-            cast.count = block->count;
+            cast.count = piece.count;
             cast.dtype = tensor.dtype;
             kernels::narrow(values, cast);
             bytes = buffer;
-            done = {digest(bytes.data(), bytes.size()), count_overflows(values, cast)};
+            overflowed = count_overflows(values, cast);
         }
-        const std::int64_t offset = offset_of(pieces_[static_cast<std::size_t>(item)]);
-        out_.write_at(offset, bytes);
-        out_.start_writeback(offset, std::ssize(bytes));
-        note(item, done.overflowed, bytes);
-        journal_.add(item, done);
+        if (tensor.transposed) {
+            buffer = in_strips(bytes, tensor, piece);
+            bytes = buffer;
+        }
+        place(piece, bytes, [&](std::int64_t offset, std::span<const std::byte> part) {
+            out_.write_at(offset, part);
+            if (!tensor.transposed) out_.start_writeback(offset, std::ssize(part));
+        });
+        note(item, overflowed, bytes);
+        const bool as_it_was =
+            bytes.data() == mapped.bytes().data() && piece.count == piece.block->count;
+        journal_.add(item, {as_it_was ? piece.block->digest : digest(bytes.data(), bytes.size()),
+                            overflowed});
     }
 
     void note(std::int64_t item, std::int64_t overflowed, std::span<const std::byte> bytes) {

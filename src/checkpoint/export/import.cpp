@@ -2,10 +2,13 @@
 
 #include "base/build_info.h"
 #include "base/error.h"
+#include "checkpoint/exchange/architecture.h"
+#include "checkpoint/exchange/model_weights.h"
 #include "checkpoint/format/data_files.h"
 #include "checkpoint/format/folder.h"
 #include "checkpoint/format/manifest_check.h"
 #include "checkpoint/format/row_major.h"
+#include "checkpoint/format/tokenizer_files.h"
 #include "checkpoint/format/weights.h"
 
 #include <fmt/format.h>
@@ -31,6 +34,10 @@ Manifest manifest_of(const WeightsSource& source, const fs::path& path) {
         if (!is_parameter_name(tensor.name)) {
             throw UsageError(fmt::format("{}: tensor '{}' cannot be a parameter's name",
                                          path.string(), tensor.name));
+        }
+        if (!tensor.unread_type.empty()) {
+            throw DataError(fmt::format("{}: tensor '{}' is of type {}, which is not read",
+                                        path.string(), tensor.name, tensor.unread_type));
         }
         TensorEntry entry;
         entry.parameter = tensor.name;
@@ -76,16 +83,29 @@ void copy_values(WeightsSource& source, std::vector<TensorEntry>& tensors, const
     });
 }
 
+/// The folder of a model that transformers saved holds its tokenizer too.
+std::vector<fs::path> tokenizer_beside(const fs::path& source) {
+    const WeightsPlace place = locate_weights(source);
+    if (place.kind != WeightsKind::kSafetensors) return {};
+    return tokenizer_files_in(fs::absolute(place.path).parent_path());
+}
+
 }  // namespace
 
-fs::path import_weights(const fs::path& source, const fs::path& parent,
+Imported import_weights(const fs::path& source, const fs::path& parent,
                         const ImportOptions& options) {
-    const auto weights = open_weights(source);
+    Imported imported;
+    imported.architecture = options.architecture ? options.architecture : architecture_of(source);
+    const auto weights = imported.architecture ? open_model_weights(source, *imported.architecture)
+                                               : open_weights(source);
     Manifest manifest = manifest_of(*weights, source);
+    if (imported.architecture) manifest.architecture = spec::to_hf_config(*imported.architecture);
     if (const fs::path taken = parent / folder_name(0); fs::exists(taken) && !options.overwrite) {
         throw UsageError(fmt::format("{} exists: choose another folder, or --force to replace it",
                                      taken.string()));
     }
+    const std::vector<fs::path> tokenizer = tokenizer_beside(source);
+    if (!options.overwrite) require_room(tokenizer, tokenizer_folder(parent));
     const fs::path folder = begin_save(parent, 0);
     place_in_one_file(manifest.tensors);
     create_state_file(folder, manifest.tensors);
@@ -94,7 +114,9 @@ fs::path import_weights(const fs::path& source, const fs::path& parent,
     file.sync();
     file.close();
     manifest.files = {read_structure(folder / kStateFile, manifest.tensors)};
-    return commit_save(folder, manifest);
+    imported.tokenizer = copy_files(tokenizer, tokenizer_folder(parent));
+    imported.folder = commit_save(folder, manifest);
+    return imported;
 }
 
 }  // namespace fullshard::checkpoint

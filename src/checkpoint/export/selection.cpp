@@ -1,6 +1,7 @@
 #include "checkpoint/export/selection.h"
 
 #include "base/error.h"
+#include "checkpoint/format/row_major.h"
 
 #include <fmt/format.h>
 #include <fnmatch.h>
@@ -53,6 +54,14 @@ std::vector<const TensorEntry*> select_tensors(const Manifest& manifest,
         throw UsageError("--include and --exclude leave no parameter over");
     }
     return selected;
+}
+
+std::int64_t ExportTensor::numel() const {
+    return checkpoint::numel(shape);
+}
+
+ExportTensor unchanged(const TensorEntry& tensor, DType dtype) {
+    return {.source = &tensor, .dtype = dtype, .name = tensor.parameter, .shape = tensor.shape};
 }
 
 }  // namespace fullshard::checkpoint

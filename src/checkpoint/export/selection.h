@@ -26,8 +26,17 @@ std::vector<const TensorEntry*> select_tensors(const Manifest& manifest,
 struct ExportTensor {
     const TensorEntry* source = nullptr;
     DType dtype = DType::kFloat32;
+    std::string name = {};
+    /// That of the source, or its two extents exchanged where it is transposed, or fewer rows: what
+    /// follows in the source is left out.
+    std::vector<std::int64_t> shape = {};
+    bool transposed = false;
 
-    std::int64_t bytes() const { return source->numel() * size_of(dtype); }
+    std::int64_t numel() const;
+    std::int64_t bytes() const { return numel() * size_of(dtype); }
 };
+
+/// Under its own name and in its own shape.
+ExportTensor unchanged(const TensorEntry& tensor, DType dtype);
 
 }  // namespace fullshard::checkpoint

@@ -48,7 +48,7 @@ std::string index_text(const std::vector<Shard>& shards) {
     for (const Shard& shard : shards) {
         index.total_bytes += shard.bytes();
         for (const ExportTensor& tensor : shard.tensors) {
-            index.file_of[tensor.source->parameter] = shard.path.filename().string();
+            index.file_of[tensor.name] = shard.path.filename().string();
         }
     }
     return to_json(index);

@@ -73,6 +73,11 @@ std::vector<std::string> differences(const WeightsSource& source,
     for (const auto& tensor : source.tensors()) in_file.emplace(tensor.name, tensor.shape);
     Mismatches list;
     compare_weights(std::move(in_file), expected, list);
+    for (const auto& tensor : source.tensors()) {
+        if (tensor.unread_type.empty()) continue;
+        list.push_back(
+            fmt::format("{} is of type {}, which is not read", tensor.name, tensor.unread_type));
+    }
     return list;
 }
 

@@ -15,6 +15,8 @@ namespace fullshard::checkpoint {
 
 /// Where run.dir keeps its checkpoints.
 inline constexpr std::string_view kCheckpointsFolder = "checkpoints";
+/// And the files of its tokenizer, for who exports its weights.
+inline constexpr std::string_view kTokenizerFolder = "tokenizer";
 
 /// "step-00000010"
 std::string folder_name(std::int64_t step);

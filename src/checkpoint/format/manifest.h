@@ -140,6 +140,10 @@ struct Manifest {
     Numerics numerics;
     Writer writer;
     std::string effective_deck;  ///< text; also in effective.ini beside the manifest
+    /// config.json of the model, of families that other programs know; earlier releases wrote none.
+    std::string architecture = {};
+    /// Of the tokens that are trained on; 0: unknown.
+    std::uint64_t data_fingerprint = 0;
     std::vector<FileEntry> files;
     std::vector<TensorEntry> tensors;
 

@@ -215,7 +215,7 @@ std::string list_text(std::string_view key, const std::vector<Item>& items,
 std::string to_text(const Manifest& manifest) {
     const Numerics& numerics = manifest.numerics;
     const Writer& writer = manifest.writer;
-    const Json head = {
+    Json head = {
         {"format", kFormatName},
         {"format_version", manifest.format_version},
         {"progress", progress_json(manifest.progress)},
@@ -232,6 +232,9 @@ std::string to_text(const Manifest& manifest) {
           {"strategy", writer.strategy}}},
         {"effective_deck", manifest.effective_deck},
     };
+    if (!manifest.architecture.empty()) head["architecture"] = manifest.architecture;
+    if (manifest.data_fingerprint != 0)
+        head["data_fingerprint"] = digest_text(manifest.data_fingerprint);
     std::string text = head.dump(2);
     text.resize(text.size() - std::string_view("\n}").size());
     return text + list_text("files", manifest.files, file_json) +
@@ -269,6 +272,9 @@ Manifest parse_manifest(std::string_view json, std::string_view origin) {
                        .ranks = writer.at("ranks").count(),
                        .strategy = writer.at("strategy").text()};
     manifest.effective_deck = root.at("effective_deck").text();
+    if (const auto found = root.find("architecture")) manifest.architecture = found->text();
+    if (const auto found = root.find("data_fingerprint"))
+        manifest.data_fingerprint = found->digest();
     for (const Field& file : root.at("files").items()) manifest.files.push_back(parse_file(file));
     for (const Field& tensor : root.at("tensors").items()) {
         manifest.tensors.push_back(parse_tensor(tensor));

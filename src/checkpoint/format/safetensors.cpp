@@ -10,6 +10,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -29,6 +30,17 @@ struct TypeName {
 constexpr std::array kTypeNames{TypeName{DType::kFloat32, "F32"},
                                 TypeName{DType::kBFloat16, "BF16"},
                                 TypeName{DType::kFloat16, "F16"}};
+
+/// Types of whole numbers and truth values, and of floating-point numbers that no model here has:
+/// files carry masks and counters along.
+struct UnreadType {
+    std::string_view name;
+    std::int64_t bytes;
+};
+constexpr std::array kUnreadTypes{
+    UnreadType{"BOOL", 1},    UnreadType{"U8", 1},  UnreadType{"I8", 1},  UnreadType{"F8_E4M3", 1},
+    UnreadType{"F8_E5M2", 1}, UnreadType{"I16", 2}, UnreadType{"U16", 2}, UnreadType{"I32", 4},
+    UnreadType{"U32", 4},     UnreadType{"F64", 8}, UnreadType{"I64", 8}, UnreadType{"U64", 8}};
 
 [[noreturn]] void fail(const PosixFile& file, std::string_view problem) {
     throw DataError(fmt::format("{}: {}", file.path().string(), problem));
@@ -99,12 +111,19 @@ Extent parse_entry(const PosixFile& file, const std::string& name, const Json& t
     if (!tensor.is_object()) problem("must be an object");
     const auto dtype = tensor.find("dtype");
     if (dtype == tensor.end() || !dtype->is_string()) problem("dtype must be a text");
-    const auto* type = std::ranges::find(kTypeNames, dtype->get<std::string>(), &TypeName::name);
-    if (type == kTypeNames.end()) {
-        problem(fmt::format("is of type {}, only F32, BF16 and F16 are read", dtype->dump()));
+    Extent extent{.entry = {name, numbers(file, name, tensor, "shape")}};
+    const auto type_name = dtype->get<std::string>();
+    const auto* type = std::ranges::find(kTypeNames, type_name, &TypeName::name);
+    if (type != kTypeNames.end()) {
+        extent.entry.dtype = type->dtype;
+    } else if (std::ranges::find(kUnreadTypes, type_name, &UnreadType::name) !=
+               kUnreadTypes.end()) {
+        extent.entry.unread_type = type_name;
+    } else {
+        problem(fmt::format("is of type {}, which is not known", dtype->dump()));
     }
-    Extent extent{.entry = {name, numbers(file, name, tensor, "shape"), 0, type->dtype}};
-    if (!checked_numel(extent.entry.shape)) {
+    constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max() / 8;
+    if (checked_numel(extent.entry.shape).value_or(kMostElements + 1) > kMostElements) {
         problem(fmt::format("shape [{}] is not possible", fmt::join(extent.entry.shape, ", ")));
     }
     const std::int64_t bytes = extent.entry.bytes();
@@ -121,7 +140,8 @@ Extent parse_entry(const PosixFile& file, const std::string& name, const Json& t
 }  // namespace
 
 std::int64_t SafetensorsEntry::bytes() const {
-    return numel(shape) * size_of(dtype);
+    const auto* unread = std::ranges::find(kUnreadTypes, unread_type, &UnreadType::name);
+    return numel(shape) * (unread == kUnreadTypes.end() ? size_of(dtype) : unread->bytes);
 }
 
 std::string make_safetensors_header(std::span<SafetensorsEntry> entries,

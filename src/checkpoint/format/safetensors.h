@@ -18,6 +18,8 @@ struct SafetensorsEntry {
     std::vector<std::int64_t> shape;
     std::int64_t file_offset = 0;  ///< of its first byte
     DType dtype = DType::kFloat32;
+    std::string unread_type =
+        {};  ///< "I64" or alike: values that `dtype` cannot say, not read here
 
     std::int64_t bytes() const;
     friend bool operator==(const SafetensorsEntry&, const SafetensorsEntry&) = default;
@@ -34,8 +36,9 @@ std::string make_safetensors_header(std::span<SafetensorsEntry> entries,
                                     const SafetensorsMetadata& metadata = {});
 
 /// Entries in the order of their bytes. Trusts nothing in the file: throws DataError naming file
-/// and tensor for a length past the end, bad JSON, names twice, other types than F32, BF16 and F16,
-/// shapes whose size overflows, and bytes that overlap, leave holes or do not end with the file.
+/// and tensor for a length past the end, bad JSON, names twice, types that the format does not
+/// have, shapes whose size overflows, and bytes that overlap, leave holes or do not end with the
+/// file.
 std::vector<SafetensorsEntry> read_safetensors_header(const PosixFile& file);
 
 }  // namespace fullshard::checkpoint

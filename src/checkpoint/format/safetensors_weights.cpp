@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "checkpoint/format/row_major.h"
-#include "kernels/cast.h"
+#include "checkpoint/format/values.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -57,7 +57,7 @@ SafetensorsWeights::SafetensorsWeights(const fs::path& path) : path_(path) {
 void SafetensorsWeights::add_file(const fs::path& path) {
     files_.push_back(PosixFile::open(path));
     for (SafetensorsEntry& entry : read_safetensors_header(files_.back())) {
-        tensors_.push_back({entry.name, entry.shape});
+        tensors_.push_back({entry.name, entry.shape, entry.unread_type});
         std::string name = entry.name;
         const auto [at, added] =
             places_.try_emplace(std::move(name), files_.size() - 1, std::move(entry));
@@ -92,24 +92,12 @@ void SafetensorsWeights::read(std::string_view parameter, std::int64_t begin,
         throw DataError(fmt::format("{} has no tensor {}", path_.string(), parameter));
     }
     const auto& [file, entry] = found->second;
-    const auto count = static_cast<std::int64_t>(out.size());
-    if (begin < 0 || count > numel(entry.shape) - begin) {
-        throw DataError(fmt::format("{}: {}: elements [{}, {}) are outside of its {}",
-                                    files_[file].path().string(), parameter, begin, begin + count,
-                                    numel(entry.shape)));
+    if (!entry.unread_type.empty()) {
+        throw DataError(fmt::format("{}: {} is of type {}, only F32, BF16 and F16 are read",
+                                    files_[file].path().string(), parameter, entry.unread_type));
     }
-    const std::int64_t offset = entry.file_offset + begin * size_of(entry.dtype);
-    if (entry.dtype == DType::kFloat32) {
-        files_[file].read(offset, std::as_writable_bytes(out));
-        return;
-    }
-    std::vector<std::byte> half(out.size() * 2);
-    files_[file].read(offset, half);
-    TypedSpan source;
-    source.data = half.data();
-    source.count = count;
-    source.dtype = entry.dtype;
-    kernels::widen(source, out);
+    require_range(files_[file], parameter, numel(entry.shape), begin, std::ssize(out));
+    read_values(files_[file], entry.file_offset + begin * size_of(entry.dtype), entry.dtype, out);
 }
 
 }  // namespace fullshard::checkpoint
