@@ -1,6 +1,6 @@
+#include "model/head.h"
+
 #include "model/autograd_context.h"
-#include "model/linear.h"
-#include "model/transformer_stages.h"
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/amax.h>
@@ -31,14 +31,16 @@ using torch::autograd::variable_list;
 /// Computes the logits of [rows, d_model] chunk by chunk in one buffer, in fp32.
 class ChunkedLogits {
   public:
-    ChunkedLogits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias)
+    ChunkedLogits(const at::Tensor& x, const at::Tensor& weight,
+                  const std::optional<at::Tensor>& bias)
         : x_(operand(x)),
           weight_(operand(weight)),
-          bias_(operand(bias)),
           buffer_(at::empty({std::min(x.size(0), loss_chunk_rows(weight.size(0))), weight.size(0)},
                             x.options().dtype(at::kFloat))),
           product_(x_.scalar_type() == at::kFloat ? buffer_
-                                                  : at::empty(buffer_.sizes(), x_.options())) {}
+                                                  : at::empty(buffer_.sizes(), x_.options())) {
+        if (bias) bias_ = operand(*bias);
+    }
 
     /// operand()s of the products.
     const at::Tensor& x() const { return x_; }
@@ -51,7 +53,11 @@ class ChunkedLogits {
         for (std::int64_t first = 0; first < rows; first += buffer_.size(0)) {
             const std::int64_t count = std::min(buffer_.size(0), rows - first);
             at::Tensor product = product_.narrow(0, 0, count);
-            at::addmm_out(product, bias_, x_.narrow(0, first, count), weight_.t());
+            if (bias_.defined()) {
+                at::addmm_out(product, bias_, x_.narrow(0, first, count), weight_.t());
+            } else {
+                at::mm_out(product, x_.narrow(0, first, count), weight_.t());
+            }
             at::Tensor logits = buffer_.narrow(0, 0, count);
             if (!product_.is_same(buffer_)) logits.copy_(product);
             visit(first, logits);
@@ -61,7 +67,7 @@ class ChunkedLogits {
   private:
     at::Tensor x_;
     at::Tensor weight_;
-    at::Tensor bias_;
+    at::Tensor bias_;  ///< undefined without one
     at::Tensor buffer_;
     at::Tensor product_;  ///< the buffer itself unless products are 16 bits wide
 };
@@ -69,7 +75,12 @@ class ChunkedLogits {
 /// Sums a parameter's gradient over chunks, in fp32 even if the sink is narrower.
 class ChunkedGradient {
   public:
-    explicit ChunkedGradient(const Parameter& parameter) : target_(open_gradient(parameter)) {
+    /// Of the parameter's first rows; the gradient of those behind is zero.
+    ChunkedGradient(const Parameter& parameter, std::int64_t rows)
+        : target_(open_gradient(parameter)) {
+        const std::int64_t padding = target_.gradient.size(0) - rows;
+        if (!target_.accumulate) target_.gradient.narrow(0, rows, padding).zero_();
+        target_.gradient = target_.gradient.narrow(0, 0, rows);
         if (target_.gradient.scalar_type() != at::kFloat) {
             sum_.gradient = at::empty(target_.gradient.sizes(), at::kFloat);
         } else {
@@ -92,29 +103,36 @@ class ChunkedGradient {
     GradientTarget sum_;
 };
 
+/// The part of the weight that has logits.
+at::Tensor used_rows(const OutputLayer& layer, const at::Tensor& weight) {
+    return weight.narrow(0, 0, layer.vocab_size);
+}
+
 /// Linear layer and summed cross-entropy. Backward recomputes the logits; forward leaves it the
 /// logarithm of each row's sum of exponentials.
 class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossEntropyFunction> {
   public:
     static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                              const at::Tensor& weight, const at::Tensor& bias,
-                              const at::Tensor& targets, double loss_factor, const Linear* layer) {
+                              const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                              const at::Tensor& targets, double loss_factor,
+                              const OutputLayer* layer) {
         const at::Tensor ignored = targets.eq(MicroBatch::kIgnoredTarget).unsqueeze(1);
         const at::Tensor classes = targets.unsqueeze(1).masked_fill(ignored, 0);
         at::Tensor log_sums = at::empty({x.size(0), 1}, x.options().dtype(at::kFloat));
         at::Tensor total = at::zeros({}, x.options().dtype(at::kDouble));
-        ChunkedLogits(x, weight, bias).for_each([&](std::int64_t first, at::Tensor& logits) {
-            const auto rows = [&](const at::Tensor& all) {
-                return all.narrow(0, first, logits.size(0));
-            };
-            const at::Tensor picked = logits.gather(1, rows(classes));
-            const at::Tensor largest = logits.amax(1, /*keepdim=*/true);
-            at::Tensor log_sum = rows(log_sums);
-            const at::Tensor sum = logits.sub_(largest).exp_().sum(1, /*keepdim=*/true);
-            log_sum.copy_(sum.log().add_(largest));
-            total.add_(log_sum.sub(picked).masked_fill_(rows(ignored), 0).sum(at::kDouble));
-        });
-        context->save_for_backward({x, weight, bias, ignored, classes, log_sums});
+        ChunkedLogits(x, used_rows(*layer, weight), bias)
+            .for_each([&](std::int64_t first, at::Tensor& logits) {
+                const auto rows = [&](const at::Tensor& all) {
+                    return all.narrow(0, first, logits.size(0));
+                };
+                const at::Tensor picked = logits.gather(1, rows(classes));
+                const at::Tensor largest = logits.amax(1, /*keepdim=*/true);
+                at::Tensor log_sum = rows(log_sums);
+                const at::Tensor sum = logits.sub_(largest).exp_().sum(1, /*keepdim=*/true);
+                log_sum.copy_(sum.log().add_(largest));
+                total.add_(log_sum.sub(picked).masked_fill_(rows(ignored), 0).sum(at::kDouble));
+            });
+        context->save_for_backward({x, weight, ignored, classes, log_sums});
         context->saved_data["loss_factor"] = loss_factor;
         save_layer(*context, *layer);
         return total.mul_(loss_factor).to(at::kFloat);
@@ -122,9 +140,10 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
 
     static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
         const auto saved = context->get_saved_variables();
-        const at::Tensor &x = saved[0], &weight = saved[1], &bias = saved[2];
-        const at::Tensor &ignored = saved[3], &classes = saved[4], &log_sums = saved[5];
-        const auto& layer = saved_layer<Linear>(*context);
+        const at::Tensor &x = saved[0], &weight = saved[1];
+        const at::Tensor &ignored = saved[2], &classes = saved[3], &log_sums = saved[4];
+        const auto& layer = saved_layer<OutputLayer>(*context);
+        const Linear& linear = layer.linear;
         const at::Tensor row_factors = ignored.logical_not()
                                            .to(at::kFloat)
                                            .mul_(context->saved_data.at("loss_factor").toDouble())
@@ -134,10 +153,12 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
         at::Tensor grad_x;
         std::optional<ChunkedGradient> grad_weight, grad_bias;
         if (context->needs_input_grad(0)) grad_x = at::empty_like(x);
-        if (context->needs_input_grad(1)) grad_weight.emplace(layer.weight);
-        if (context->needs_input_grad(2)) grad_bias.emplace(layer.bias);
+        if (context->needs_input_grad(1)) grad_weight.emplace(linear.weight, layer.vocab_size);
+        if (linear.bias && context->needs_input_grad(2)) {
+            grad_bias.emplace(*linear.bias, layer.vocab_size);
+        }
 
-        ChunkedLogits chunks(x, weight, bias);
+        ChunkedLogits chunks(x, used_rows(layer, weight), linear.bias_value());
         chunks.for_each([&](std::int64_t first, at::Tensor& logits) {
             const auto rows = [&](const at::Tensor& all) {
                 return all.narrow(0, first, logits.size(0));
@@ -173,31 +194,46 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
 
 class LinearHead final : public HeadStage {
   public:
-    LinearHead(const ParameterList& parameters, Linear linear)
-        : HeadStage(parameters.all()), linear_(std::move(linear)) {}
+    LinearHead(const ParameterList& parameters, std::optional<Norm> norm, OutputLayer output)
+        : HeadStage(parameters.all()), norm_(std::move(norm)), output_(std::move(output)) {}
 
     at::Tensor loss(const at::Tensor& x, const MicroBatch& batch) override {
-        return LinearCrossEntropyFunction::apply(x.flatten(0, 1), linear_.weight.value,
-                                                 linear_.bias.value, batch.targets.flatten(),
-                                                 batch.loss_factor, &linear_);
+        const Linear& linear = output_.linear;
+        return LinearCrossEntropyFunction::apply(normalised_rows(x), linear.weight.value,
+                                                 linear.bias_value(), batch.targets.flatten(),
+                                                 batch.loss_factor, &output_);
     }
 
     at::Tensor logits(const at::Tensor& x, const MicroBatch&) override {
-        return linear_.forward(x.flatten(0, 1)).view({x.size(0), x.size(1), -1});
+        return logits_of(normalised_rows(x)).view({x.size(0), x.size(1), -1});
+    }
+
+    at::Tensor logits_at(const at::Tensor& x, const MicroBatch&, const at::Tensor& rows) override {
+        return logits_of(normalised_rows(x.flatten(0, 1).index_select(0, rows).unsqueeze(0)));
     }
 
   private:
-    Linear linear_;
+    /// [batch, sequence, d_model] as [rows, d_model].
+    at::Tensor normalised_rows(const at::Tensor& x) const {
+        const at::Tensor rows = x.flatten(0, 1);
+        return norm_ ? normalise(*norm_, rows) : rows;
+    }
+
+    at::Tensor logits_of(const at::Tensor& rows) const {
+        const at::Tensor all = output_.linear.forward(rows);
+        if (all.size(1) == output_.vocab_size) return all;
+        return all.narrow(1, 0, output_.vocab_size).contiguous();
+    }
+
+    std::optional<Norm> norm_;
+    OutputLayer output_;
 };
 
 }  // namespace
 
-std::unique_ptr<HeadStage> make_head(const spec::SimpleTransformer& model,
-                                     ParameterList& parameters) {
-    // Braces evaluate from left to right: weight before bias, as in the spec.
-    Linear linear{parameters.take({model.vocab_size, model.d_model}),
-                  parameters.take({model.vocab_size})};
-    return std::make_unique<LinearHead>(parameters, std::move(linear));
+std::unique_ptr<HeadStage> make_head(const ParameterList& parameters, std::optional<Norm> norm,
+                                     OutputLayer output) {
+    return std::make_unique<LinearHead>(parameters, std::move(norm), std::move(output));
 }
 
 }  // namespace fullshard::model

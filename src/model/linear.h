@@ -2,9 +2,14 @@
 #pragma once
 
 #include "model/parameter.h"
-#include "spec/simple_transformer.h"
+#include "model/parameter_list.h"
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 
 namespace fullshard::model {
 
@@ -19,29 +24,35 @@ at::Tensor operand(const at::Tensor& matrix);
 
 /// y = x W^T + b.
 struct Linear {
-    Parameter weight;  ///< [out, in]
-    Parameter bias;    ///< [out]
+    Parameter weight;                    ///< [out, in]
+    std::optional<Parameter> bias = {};  ///< [out]
 
     /// [rows, in] to [rows, out].
     at::Tensor forward(const at::Tensor& x) const;
+    /// What autograd functions take for the bias.
+    std::optional<at::Tensor> bias_value() const;
 };
+
+/// A linear layer whose bias follows its weight in the spec.
+Linear take_linear(ParameterList& parameters, std::int64_t out, std::int64_t in);
+/// One without a bias.
+Linear take_matrix(ParameterList& parameters, std::int64_t out, std::int64_t in);
+
+/// x W^T + b in the type of x; without `bias`, x W^T.
+at::Tensor affine(const at::Tensor& x, const at::Tensor& weight,
+                  const std::optional<at::Tensor>& bias);
+/// The product of an operand() and a matrix, in the matrix' type.
+at::Tensor product(const at::Tensor& left, const at::Tensor& matrix);
 
 /// Writes or adds grad_output^T x, both operand()s: the gradient of a linear layer's weight.
 void write_weight_gradient(const GradientTarget& target, const at::Tensor& grad_output,
                            const at::Tensor& x);
 /// Writes or adds the sum over the rows of `grad_output`: the gradient of a linear layer's bias.
 void write_bias_gradient(const GradientTarget& target, const at::Tensor& grad_output);
-
-/// linear2(dropout(activation(linear1(x)))) as one autograd function. The hidden activations are a
-/// stage's largest tensors; with ReLU they exist once, since its derivative and the dropout mask
-/// can be read from the result. GELU keeps its input and the mask besides.
-struct FeedForward {
-    Linear linear1;  ///< d_model to d_ff
-    Linear linear2;  ///< d_ff to d_model
-    spec::Activation activation;
-
-    /// [rows, d_model] to the same shape; drops hidden activations with probability `dropout`.
-    at::Tensor forward(const at::Tensor& x, double dropout) const;
-};
+/// Writes those gradients of a layer that the running backward pass asks for. The weight is tensor
+/// `weight_position` among those that the autograd function got, and the bias, if any, follows it.
+/// `grad_output` is an operand().
+void write_gradients(const torch::autograd::AutogradContext& context, std::size_t weight_position,
+                     const Linear& layer, const at::Tensor& grad_output, const at::Tensor& x);
 
 }  // namespace fullshard::model

@@ -12,8 +12,18 @@ struct MicroBatch {
     /// batches with fewer valid targets weigh less and the sum over all of them is the mean.
     double loss_factor = 1.0;
     bool training = true;  ///< dropout is active
+    /// int64 [batch, sequence]: each token's position in its document. Undefined: 0, 1, ... in each
+    /// row.
+    at::Tensor positions = {};
+    /// bool [batch, 1, sequence, sequence]: which tokens (last) each token sees. Undefined: what
+    /// the model's own rule says (all, or itself and those before).
+    at::Tensor attention_mask = {};
 
     static constexpr std::int64_t kIgnoredTarget = -1;
 };
+
+/// The mask in which each token sees its own document only, and of that, if `causal`, itself and
+/// those before. `documents` are numbers, int64 [batch, sequence].
+at::Tensor document_mask(const at::Tensor& documents, bool causal);
 
 }  // namespace fullshard::model

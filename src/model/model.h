@@ -27,6 +27,10 @@ class Model {
     virtual std::unique_ptr<Stage> make_stage(std::size_t index,
                                               std::vector<Parameter> parameters) const = 0;
 
+    /// Whether a token sees itself and those before only; of models that honour
+    /// MicroBatch::attention_mask.
+    virtual bool causal() const { return true; }
+
     /// Initial values, row-major, of the stage's parameters that have the rule InitRule::kModule,
     /// in their order; empty vectors for the others. A function of (seed, index), equal on all
     /// ranks.

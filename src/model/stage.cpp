@@ -1,9 +1,12 @@
 #include "model/stage.h"
 
 #include "base/error.h"
+#include "model/parameter_list.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tril.h>
 
 #include <cstdint>
 #include <functional>
@@ -52,6 +55,24 @@ GradientTarget open_gradient(const Parameter& parameter) {
 
 void store_gradient(const Parameter& parameter, const at::Tensor& gradient) {
     open_gradient(parameter).write(gradient);
+}
+
+Parameter ParameterList::take(std::initializer_list<std::int64_t> shape) {
+    ensure(!empty(), "a stage gets all its parameters");
+    const Parameter& parameter = parameters_[next_++];
+    ensure(parameter.value.is_leaf() && parameter.value.sizes() == at::IntArrayRef(shape),
+           "parameters of a stage are leaves in the order and the shapes of its spec");
+    return parameter;
+}
+
+at::Tensor document_mask(const at::Tensor& documents, bool causal) {
+    const at::Tensor same = documents.unsqueeze(2).eq(documents.unsqueeze(1));
+    return (causal ? same.tril() : same).unsqueeze(1);
+}
+
+at::Tensor HeadStage::logits_at(const at::Tensor& x, const MicroBatch& batch,
+                                const at::Tensor& rows) {
+    return logits(x, batch).flatten(0, 1).index_select(0, rows);
 }
 
 void seed_generator(std::uint64_t seed) {

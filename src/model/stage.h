@@ -54,6 +54,10 @@ class HeadStage : public Stage {
     virtual at::Tensor loss(const at::Tensor& x, const MicroBatch& batch) = 0;
     /// [batch, sequence, vocabulary] in the compute type.
     virtual at::Tensor logits(const at::Tensor& x, const MicroBatch& batch) = 0;
+    /// [count, vocabulary] of some tokens only: `rows`, int64 [count], are their numbers in the
+    /// micro-batch, row after row.
+    virtual at::Tensor logits_at(const at::Tensor& x, const MicroBatch& batch,
+                                 const at::Tensor& rows);
 
     at::Tensor forward(const at::Tensor& x, const MicroBatch& batch) final {
         return logits(x, batch);

@@ -1,11 +1,17 @@
 // What a training engine relies on: masking, dropout, permanent views, reproducible bits.
 #include "base/error.h"
+#include "model/gpt2.h"
+#include "model/llama.h"
 #include "model/stage_rig.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace fullshard::model {
 namespace {
@@ -87,17 +93,60 @@ struct Gradients {
     std::vector<at::Tensor> parameters;
 };
 
-/// Forward and backward of stage `index`; between the two its parameters are garbage if asked.
-Gradients differentiate(std::size_t index, bool lose_parameters_between) {
-    auto model = model_with_dropout(0.2);
-    model.max_positions = kSequence;
-    StageRig rig(model, index);
+struct AnyCase {
+    std::string family;
+    std::shared_ptr<const Model> model;
+    std::size_t index;
+};
+
+constexpr std::int64_t kVocabulary = 13, kWidth = 16;
+
+std::vector<AnyCase> any_cases() {
+    auto simple = model_with_dropout(0.2);
+    simple.max_positions = kSequence;
+    const spec::Gpt2 gpt2{.vocab_size = kVocabulary,
+                          .padded_vocab_size = 16,
+                          .max_positions = kSequence,
+                          .d_model = kWidth,
+                          .num_heads = 4,
+                          .num_layers = 1,
+                          .d_ff = 32,
+                          .dropout = 0.2};
+    const spec::Llama llama{.vocab_size = kVocabulary,
+                            .padded_vocab_size = 16,
+                            .d_model = kWidth,
+                            .num_heads = 4,
+                            .num_kv_heads = 2,
+                            .head_size = 4,
+                            .num_layers = 1,
+                            .d_ff = 32};
+    std::vector<AnyCase> cases;
+    for (const std::size_t index : {0, 1, 2}) {
+        cases.push_back({"simple", make_simple_transformer(simple), index});
+        cases.push_back({"gpt2", make_gpt2(gpt2), index});
+        cases.push_back({"llama", make_llama(llama), index});
+    }
+    return cases;
+}
+
+at::Tensor stage_input() {
+    return random_tensor({kBatch, kSequence, kWidth}, 3).requires_grad_(true);
+}
+
+MicroBatch stage_batch() {
     MicroBatch batch;
-    batch.tokens = random_classes({kBatch, kSequence}, model.vocab_size, 1);
-    batch.targets = random_classes({kBatch, kSequence}, model.vocab_size, 2);
-    const at::Tensor x = index == 0 ? at::Tensor() : layer_input(model);
+    batch.tokens = random_classes({kBatch, kSequence}, kVocabulary, 1);
+    batch.targets = random_classes({kBatch, kSequence}, kVocabulary, 2);
+    return batch;
+}
+
+/// Forward and backward of a stage; between the two its parameters are garbage if asked.
+Gradients differentiate(const AnyCase& c, bool lose_parameters_between) {
+    StageRig rig(c.model, c.index);
+    const MicroBatch batch = stage_batch();
+    const at::Tensor x = c.index == 0 ? at::Tensor() : stage_input();
     seed_generator(9);
-    const at::Tensor out = index == 2 ? rig.head().loss(x, batch) : rig.stage().forward(x, batch);
+    const at::Tensor out = c.index == 2 ? rig.head().loss(x, batch) : rig.stage().forward(x, batch);
 
     if (lose_parameters_between) {
         for (std::size_t i = 0; i < rig.size(); ++i) {
@@ -122,7 +171,7 @@ void expect_equal_bits(const Gradients& a, const Gradients& b) {
     }
 }
 
-class AnyStage : public testing::TestWithParam<std::size_t> {};
+class AnyStage : public testing::TestWithParam<AnyCase> {};
 
 TEST_P(AnyStage, SurvivesGarbageInItsMemoryBetweenForwardAndBackward) {
     expect_equal_bits(differentiate(GetParam(), true), differentiate(GetParam(), false));
@@ -130,25 +179,23 @@ TEST_P(AnyStage, SurvivesGarbageInItsMemoryBetweenForwardAndBackward) {
 
 TEST_P(AnyStage, RepeatsItsBitsWhateverRanBefore) {
     const Gradients first = differentiate(GetParam(), false);
-    for (std::size_t other = 0; other < 3; ++other) differentiate(other, false);
+    for (const AnyCase& other : any_cases()) differentiate(other, false);
     const at::Tensor other_heap_layout = at::zeros({12345});
     expect_equal_bits(differentiate(GetParam(), false), first);
 }
 
 // What activation checkpointing relies on.
 TEST_P(AnyStage, HasTheSameBitsWithoutAGraph) {
-    const auto model = model_with_dropout(0.2);
-    MicroBatch batch;
-    batch.tokens = random_classes({kBatch, kSequence}, model.vocab_size, 1);
-    batch.targets = random_classes({kBatch, kSequence}, model.vocab_size, 2);
+    const auto& [family, model, index] = GetParam();
+    const MicroBatch batch = stage_batch();
     for (const DType compute : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-        StageRig rig(model, GetParam(), {.compute = compute});
-        const at::Tensor x = layer_input(model).detach().to(scalar_type(compute));
-        const auto run = [&](bool graph) {
+        StageRig rig(model, index, {.compute = compute});
+        at::Tensor x;
+        if (index > 0) x = stage_input().detach().to(scalar_type(compute));
+        const auto run = [&, last = index == 2](bool graph) {
             const at::AutoGradMode mode(graph);
             seed_generator(9);
-            return GetParam() == 2 ? rig.head().loss(x, batch)
-                                   : rig.stage().forward(GetParam() == 0 ? at::Tensor() : x, batch);
+            return last ? rig.head().loss(x, batch) : rig.stage().forward(x, batch);
         };
         const at::Tensor with = run(true), without = run(false);
         EXPECT_TRUE(with.requires_grad() && !without.requires_grad());
@@ -156,7 +203,36 @@ TEST_P(AnyStage, HasTheSameBitsWithoutAGraph) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, AnyStage, testing::Values(0, 1, 2));
+// The gradient of padding rows is zero, so that a step leaves them as they are.
+TEST_P(AnyStage, GivesPaddingRowsAGradientOfZero) {
+    const auto& parameters = GetParam().model->spec().stages[GetParam().index].parameters;
+    const Gradients gradients = differentiate(GetParam(), false);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const std::int64_t padding = parameters[i].padding_rows;
+        const at::Tensor& gradient = gradients.parameters[i];
+        const std::int64_t used = gradient.size(0) - padding;
+        EXPECT_TRUE(gradient.narrow(0, used, padding).eq(0).all().item<bool>());
+        EXPECT_TRUE(gradient.narrow(0, 0, used).ne(0).any().item<bool>());
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, AnyStage, testing::ValuesIn(any_cases()), [](const auto& entry) {
+    return entry.param.family + "_stage" + std::to_string(entry.param.index);
+});
+
+TEST(Head, LogitsOfSomeTokensAreThoseOfAllThere) {
+    const at::NoGradGuard no_grad;
+    const at::Tensor x = stage_input().detach();
+    const at::Tensor rows = at::arange(1, kBatch * kSequence, 5);
+    for (const AnyCase& c : any_cases()) {
+        if (c.index != 2) continue;
+        StageRig rig(c.model, 2);
+        const at::Tensor some = rig.head().logits_at(x, {}, rows);
+        EXPECT_EQ(some.sizes(), at::IntArrayRef({rows.size(0), kVocabulary}));
+        expect_close(some, rig.head().logits(x, {}).flatten(0, 1).index_select(0, rows), 1e-6,
+                     c.family);
+    }
+}
 
 TEST(Embedding, RefusesMoreTokensThanPositions) {
     auto model = model_with_dropout(0);

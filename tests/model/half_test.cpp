@@ -1,6 +1,8 @@
 // Stages in bf16 and fp16 against themselves in fp32, on the same rounded numbers.
+#include "model/gpt2.h"
+#include "model/head.h"
+#include "model/llama.h"
 #include "model/stage_rig.h"
-#include "model/transformer_stages.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
@@ -9,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -16,12 +19,12 @@
 namespace fullshard::model {
 namespace {
 
-constexpr std::int64_t kBatch = 3, kSequence = 24;
+constexpr std::int64_t kBatch = 3, kSequence = 24, kVocabulary = 40, kWidth = 32;
 
 spec::SimpleTransformer small_model() {
     spec::SimpleTransformer model;
-    model.vocab_size = 40;
-    model.d_model = 32;
+    model.vocab_size = kVocabulary;
+    model.d_model = kWidth;
     model.num_heads = 4;
     model.num_layers = 1;
     model.d_ff = 64;
@@ -32,10 +35,32 @@ spec::SimpleTransformer small_model() {
     return model;
 }
 
-MicroBatch small_batch(const spec::SimpleTransformer& model) {
+std::shared_ptr<const Model> small_gpt2() {
+    return make_gpt2({.vocab_size = kVocabulary,
+                      .padded_vocab_size = 48,
+                      .max_positions = kSequence + 3,
+                      .d_model = kWidth,
+                      .num_heads = 4,
+                      .num_layers = 1,
+                      .d_ff = 64,
+                      .dropout = 0.2});
+}
+
+std::shared_ptr<const Model> small_llama() {
+    return make_llama({.vocab_size = kVocabulary,
+                       .padded_vocab_size = 48,
+                       .d_model = kWidth,
+                       .num_heads = 4,
+                       .num_kv_heads = 2,
+                       .head_size = 8,
+                       .num_layers = 1,
+                       .d_ff = 64});
+}
+
+MicroBatch small_batch() {
     MicroBatch batch;
-    batch.tokens = random_classes({kBatch, kSequence}, model.vocab_size, 1);
-    batch.targets = random_classes({kBatch, kSequence}, model.vocab_size, 2);
+    batch.tokens = random_classes({kBatch, kSequence}, kVocabulary, 1);
+    batch.targets = random_classes({kBatch, kSequence}, kVocabulary, 2);
     batch.targets.select(1, 0).fill_(MicroBatch::kIgnoredTarget);
     batch.loss_factor = 0.05;
     return batch;
@@ -48,18 +73,16 @@ struct Result {
 
 /// Forward and backward of stage `index` (of the loss for the last) with parameters, input and
 /// incoming gradient that are numbers of type `rounded`; `passes` times into one sink.
-Result run(const spec::SimpleTransformer& model, std::size_t index, DType rounded, DType compute,
-           DType sink, int passes = 1) {
+Result run(const std::shared_ptr<const Model>& model, std::size_t index, DType rounded,
+           DType compute, DType sink, int passes = 1) {
     StageRig rig(model, index, {.compute = compute, .sink = sink});
     StageRig source(model, index, {.compute = rounded});
     for (std::size_t i = 0; i < rig.size(); ++i) rig.memory(i).copy_(source.memory(i));
     const auto type = scalar_type(compute);
     const auto input = [&](std::uint64_t seed) {
-        return random_tensor({kBatch, kSequence, model.d_model}, seed)
-            .to(scalar_type(rounded))
-            .to(type);
+        return random_tensor({kBatch, kSequence, kWidth}, seed).to(scalar_type(rounded)).to(type);
     };
-    const MicroBatch batch = small_batch(model);
+    const MicroBatch batch = small_batch();
     Result result;
     for (int pass = 0; pass < passes; ++pass) {
         const at::Tensor x = index == 0 ? at::Tensor() : input(3).requires_grad_(true);
@@ -80,10 +103,16 @@ void expect_near(const at::Tensor& actual, const at::Tensor& expected, double to
     EXPECT_TRUE(error <= tolerance * norm) << what << ": " << error / norm;  // false for NaN
 }
 
-class HalfStage : public testing::TestWithParam<std::tuple<std::size_t, DType>> {
+struct Family {
+    std::string name;
+    std::shared_ptr<const Model> model;
+};
+
+class HalfStage : public testing::TestWithParam<std::tuple<Family, std::size_t, DType>> {
   protected:
-    std::size_t index() const { return std::get<0>(GetParam()); }
-    DType half_type() const { return std::get<1>(GetParam()); }
+    const std::shared_ptr<const Model>& model() const { return std::get<0>(GetParam()).model; }
+    std::size_t index() const { return std::get<1>(GetParam()); }
+    DType half_type() const { return std::get<2>(GetParam()); }
     /// A few roundings to 8 or 11 bits in a row.
     double tolerance() const { return half_type() == DType::kBFloat16 ? 2e-2 : 2.5e-3; }
 
@@ -98,47 +127,52 @@ class HalfStage : public testing::TestWithParam<std::tuple<std::size_t, DType>> 
 };
 
 TEST_P(HalfStage, IsCloseToFp32) {
-    const Result half = run(small_model(), index(), half_type(), half_type(), half_type());
+    const Result half = run(model(), index(), half_type(), half_type(), half_type());
     EXPECT_EQ(half.out.scalar_type(), index() == 2 ? at::kFloat : scalar_type(half_type()));
-    compare(half, run(small_model(), index(), half_type(), DType::kFloat32, DType::kFloat32));
+    compare(half, run(model(), index(), half_type(), DType::kFloat32, DType::kFloat32));
 }
 
 TEST_P(HalfStage, WritesIntoAnFp32Sink) {
-    compare(run(small_model(), index(), half_type(), half_type(), DType::kFloat32),
-            run(small_model(), index(), half_type(), DType::kFloat32, DType::kFloat32));
+    compare(run(model(), index(), half_type(), half_type(), DType::kFloat32),
+            run(model(), index(), half_type(), DType::kFloat32, DType::kFloat32));
 }
 
 TEST_P(HalfStage, AddsToTheGradientsOfASink) {
     for (const DType sink : {half_type(), DType::kFloat32}) {
-        compare(run(small_model(), index(), half_type(), half_type(), sink, 2),
-                run(small_model(), index(), half_type(), DType::kFloat32, DType::kFloat32, 2));
+        compare(run(model(), index(), half_type(), half_type(), sink, 2),
+                run(model(), index(), half_type(), DType::kFloat32, DType::kFloat32, 2));
     }
 }
 
 // Sums over rows, tokens and chunks of the vocabulary are in fp32, so that nothing but this one
 // rounding separates the two.
 TEST_P(HalfStage, RoundsAGradientOnceIntoANarrowSink) {
-    const Result narrow = run(small_model(), index(), half_type(), half_type(), half_type());
-    const Result wide = run(small_model(), index(), half_type(), half_type(), DType::kFloat32);
+    const Result narrow = run(model(), index(), half_type(), half_type(), half_type());
+    const Result wide = run(model(), index(), half_type(), half_type(), DType::kFloat32);
     for (std::size_t i = 0; i < wide.gradients.size(); ++i) {
         EXPECT_TRUE(narrow.gradients[i].equal(wide.gradients[i].to(scalar_type(half_type())))) << i;
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, HalfStage,
-                         testing::Combine(testing::Values(0, 1, 2),
-                                          testing::Values(DType::kBFloat16, DType::kFloat16)),
-                         [](const auto& entry) {
-                             return std::string(name_of(std::get<1>(entry.param))) + "_stage" +
-                                    std::to_string(std::get<0>(entry.param));
-                         });
+std::string half_name(const testing::TestParamInfo<HalfStage::ParamType>& entry) {
+    const auto& [family, index, type] = entry.param;
+    return family.name + "_" + std::string(name_of(type)) + "_stage" + std::to_string(index);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Stages, HalfStage,
+    testing::Combine(testing::Values(Family{"simple", make_simple_transformer(small_model())},
+                                     Family{"gpt2", small_gpt2()}, Family{"llama", small_llama()}),
+                     testing::Values(0, 1, 2), testing::Values(DType::kBFloat16, DType::kFloat16)),
+    half_name);
 
 TEST(HalfLayer, PostNormAndReluAreCloseToFp32Too) {
     auto model = small_model();
     model.norm_first = false;
     model.activation = spec::Activation::kRelu;
-    const Result half = run(model, 1, DType::kBFloat16, DType::kBFloat16, DType::kBFloat16);
-    const Result full = run(model, 1, DType::kBFloat16, DType::kFloat32, DType::kFloat32);
+    const auto family = make_simple_transformer(model);
+    const Result half = run(family, 1, DType::kBFloat16, DType::kBFloat16, DType::kBFloat16);
+    const Result full = run(family, 1, DType::kBFloat16, DType::kFloat32, DType::kFloat32);
     expect_near(half.out, full.out, 2e-2, "output");
     for (std::size_t i = 0; i < full.gradients.size(); ++i) {
         // Rounding also moves a few hidden values across ReLU's kink.
@@ -192,7 +226,7 @@ TEST(HalfHead, ALossScaleKeepsSmallFp16GradientsAlive) {
     auto model = small_model();
     const auto grad_x = [&](double scale, DType compute) {
         StageRig rig(model, 2, {.compute = compute, .sink = compute});
-        MicroBatch batch = small_batch(model);
+        MicroBatch batch = small_batch();
         batch.loss_factor = 1e-7;
         const at::Tensor x = random_tensor({kBatch, kSequence, model.d_model}, 3)
                                  .to(scalar_type(compute))
@@ -219,7 +253,7 @@ TEST(TiedHead, AddsItsWeightGradientToTheEmbeddings) {
     const auto stage = family->make_stage(2, {{view(table), &sink, 0}, {view(bias), &sink, 1}});
     auto& head = dynamic_cast<HeadStage&>(*stage);
 
-    const MicroBatch batch = small_batch(model);
+    const MicroBatch batch = small_batch();
     const at::Tensor hidden = embedding->forward({}, batch);
     const at::Tensor x = hidden.detach().requires_grad_(true);
     const auto differentiate = [](const at::Tensor& out, const Stage& of, const at::Tensor& input,

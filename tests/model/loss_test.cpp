@@ -1,6 +1,6 @@
 // The chunked linear layer with cross-entropy against ATen's own.
+#include "model/head.h"
 #include "model/stage_rig.h"
-#include "model/transformer_stages.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>
