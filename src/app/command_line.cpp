@@ -17,6 +17,7 @@ constexpr const char* kHelp =
 
 usage: fullshard train DECK [--section.key value ...]
        fullshard eval DECK --model.init_from WEIGHTS [--section.key value ...]
+       fullshard generate DECK --model.init_from WEIGHTS [--generate.prompt TEXT] [--section.key value ...]
        fullshard train|eval DECK --print-units [--section.key value ...]
        fullshard train DECK --print-world-sizes [--section.key value ...]
        fullshard doctor [DECK] [--section.key value ...]
@@ -58,17 +59,20 @@ Command parse_command(std::span<const std::string> words) {
                 .deck = has_deck ? words[1] : "",
                 .words = {words.begin() + (has_deck ? 2 : 1), words.end()}};
     }
-    if (name != "train" && name != "eval") {
+    const auto command_name = [&] {
+        if (name == "train") return CommandName::kTrain;
+        if (name == "eval") return CommandName::kEval;
+        if (name == "generate") return CommandName::kGenerate;
         throw UsageError(fmt::format(
-            "unknown command '{}'; use: fullshard train|eval DECK [--section.key value ...], or "
-            "fullshard doctor [DECK]",
+            "unknown command '{}'; use: fullshard train|eval|generate DECK [--section.key value "
+            "...], or fullshard doctor [DECK]",
             name));
-    }
+    }();
     if (words.size() < 2 || words[1].starts_with("--")) {
         throw UsageError(
             fmt::format("{0} needs a deck: fullshard {0} DECK [--section.key value ...]", name));
     }
-    Command command{name == "train" ? CommandName::kTrain : CommandName::kEval,
+    Command command{command_name,
                     words[1],
                     /*print_units=*/false,
                     /*print_world_sizes=*/false,

@@ -9,10 +9,10 @@
 
 namespace fullshard::app {
 
-enum class CommandName : std::uint8_t { kTrain, kEval, kDoctor };
+enum class CommandName : std::uint8_t { kTrain, kEval, kGenerate, kDoctor };
 
-/// `fullshard train|eval DECK [--print-units | --print-world-sizes] [--section.key value ...]`, or
-/// `fullshard doctor [DECK] [--section.key value ...]`
+/// `fullshard train|eval|generate DECK [--print-units | --print-world-sizes] [--section.key value
+/// ...]`, or `fullshard doctor [DECK] [--section.key value ...]`
 struct Command {
     CommandName name = CommandName::kTrain;
     std::string deck;                ///< empty where there is none, for the doctor

@@ -14,6 +14,8 @@
 #include "comm/watchdog.h"
 #include "config/parser.h"
 #include "doctor/doctor.h"
+#include "train/architecture.h"
+#include "train/generate.h"
 #include "train/run.h"
 #include "train/stop.h"
 
@@ -64,7 +66,9 @@ config::Deck read_deck(const Command& command, const comm::Group& job) {
     });
     text = job.broadcast(std::move(text), 0);
     config::Deck deck;
-    comm::agree(job, [&] { deck = config::parse(text, command.deck, command.words); });
+    comm::agree(job, [&] {
+        deck = train::with_model_config(config::parse(text, command.deck, command.words));
+    });
     return deck;
 }
 
@@ -134,6 +138,8 @@ ExitCode run_command(const comm::MpiSession& session, Process& process, const st
         .custom_model = custom_model};
     if (command.name == CommandName::kEval)
         return train::run_evaluation(deck, job, environment, log);
+    if (command.name == CommandName::kGenerate)
+        return train::run_generation(deck, job, environment, log);
     return train::run_training(deck, job, environment, log);
 }
 

@@ -29,6 +29,54 @@ void check_run(const Deck& deck, std::vector<Contradiction>& found) {
     }
 }
 
+bool is_decoder(Family family) {
+    return family == Family::kGpt2 || family == Family::kLlama;
+}
+
+/// What sizes have to do with each other; those of model.config are not known here and checked with
+/// the model.
+void check_heads(const Model& model, std::vector<Contradiction>& found) {
+    const bool built_in = model.family == Family::kSimpleTransformer || is_decoder(model.family);
+    if (!built_in || !model.config.empty()) return;
+    const bool own_head_size = model.family == Family::kLlama && model.head_size > 0;
+    if (!own_head_size && model.d_model % model.num_heads != 0) {
+        found.push_back({{"model.d_model", "model.num_heads"},
+                         "the heads cannot share d_model equally",
+                         fmt::format("set model.num_heads = {} or model.d_model = {}",
+                                     nearest_divisor(model.d_model, model.num_heads),
+                                     (model.d_model / model.num_heads + 1) * model.num_heads)});
+    }
+    if (model.family != Family::kLlama) return;
+    if (model.num_kv_heads > 0 && model.num_heads % model.num_kv_heads != 0) {
+        found.push_back({{"model.num_heads", "model.num_kv_heads"},
+                         "heads of keys and values cannot be shared by equally many heads",
+                         fmt::format("set model.num_kv_heads = {}",
+                                     nearest_divisor(model.num_heads, model.num_kv_heads))});
+    }
+    const std::int64_t head_size =
+        own_head_size ? model.head_size : model.d_model / model.num_heads;
+    if (head_size % 2 != 0) {
+        found.push_back({{"model.d_model", "model.num_heads", "model.head_size"},
+                         "rotary positions turn pairs of a head's elements",
+                         fmt::format("set model.head_size = {}", head_size + 1)});
+    }
+}
+
+void check_rope(const Model& model, std::vector<Contradiction>& found) {
+    if (model.family != Family::kLlama) return;
+    if (model.rope_scaling == RopeScaling::kLlama3 &&
+        model.rope_low_freq_factor >= model.rope_high_freq_factor) {
+        found.push_back({{"model.rope_low_freq_factor", "model.rope_high_freq_factor"},
+                         "no wavelengths lie between those that are stretched and those kept",
+                         "set model.rope_low_freq_factor = 1 and rope_high_freq_factor = 4"});
+    }
+    if (model.rope_scaling == RopeScaling::kYarn && model.rope_beta_slow >= model.rope_beta_fast) {
+        found.push_back({{"model.rope_beta_slow", "model.rope_beta_fast"},
+                         "no frequencies lie between those that are stretched and those kept",
+                         "set model.rope_beta_slow = 1 and rope_beta_fast = 32"});
+    }
+}
+
 void check_model(const Deck& deck, std::vector<Contradiction>& found) {
     const Model& model = deck.model;
     if (model.family == Family::kTorchScript && model.path.empty()) {
@@ -36,32 +84,78 @@ void check_model(const Deck& deck, std::vector<Contradiction>& found) {
                          "a TorchScript model is read from files",
                          "set model.path, or model.family = simple_transformer"});
     }
-    if (model.family == Family::kSimpleTransformer && model.d_model % model.num_heads != 0) {
-        found.push_back({{"model.d_model", "model.num_heads"},
-                         "the heads cannot share d_model equally",
-                         fmt::format("set model.num_heads = {} or model.d_model = {}",
-                                     nearest_divisor(model.d_model, model.num_heads),
-                                     (model.d_model / model.num_heads + 1) * model.num_heads)});
+    check_heads(model, found);
+    check_rope(model, found);
+    const bool table =
+        model.family == Family::kGpt2 ||
+        (model.family == Family::kSimpleTransformer && model.positions == Positions::kLearned);
+    if (table && model.max_positions > 0 && model.max_positions < deck.data.sequence) {
+        found.push_back({{"model.max_positions", "data.sequence"},
+                         "a sequence would be longer than the table of learned positions",
+                         fmt::format("set data.sequence = {} or less", model.max_positions)});
+    }
+}
+
+void check_sources(const Data& data, std::vector<Contradiction>& found) {
+    if (data.sources.empty() && data.source != Source::kSynthetic && data.path.empty()) {
+        found.push_back({{"data.source", "data.path"},
+                         "tokens of this kind are read from files",
+                         "set data.path, or data.source = synthetic"});
+    }
+    if (!data.sources.empty() && !data.path.empty()) {
+        found.push_back({{"data.path"},
+                         "sections [data.source.NAME] take the place of data.path",
+                         "drop data.path, or write it as a section of its own"});
+    }
+    for (const DataSource& source : data.sources) {
+        if (!source.path.empty()) continue;
+        found.push_back({{fmt::format("data.source.{}.path", source.name)},
+                         "a source is read from files",
+                         "name a file or folder, or drop the section"});
     }
 }
 
 void check_data(const Deck& deck, std::vector<Contradiction>& found) {
     const Data& data = deck.data;
-    if (data.source == Source::kText && data.path.empty()) {
-        found.push_back({{"data.source", "data.path"},
-                         "a text source needs a file or folder",
-                         "set data.path, or data.source = synthetic"});
-    }
-    if (data.targets == Targets::kRolled && data.sequence < 2) {
+    check_sources(data, found);
+    const bool rolled = data.targets == Targets::kRolled;
+    if (rolled && data.sequence < 2) {
         found.push_back({{"data.targets", "data.sequence"},
                          "a sequence of one token rolled by one is itself",
                          "set data.sequence = 2 or more, or data.targets = next"});
     }
+    const bool documents = data.packing != Packing::kStream || data.document_mask;
+    if (rolled && documents) {
+        found.push_back({{"data.targets", "data.packing", "data.document_mask"},
+                         "a rolled sequence predicts its first token across documents",
+                         "set data.targets = next"});
+    }
+    const Family family = deck.model.family;
+    if (data.document_mask && (family == Family::kTorchScript || family == Family::kCustom)) {
+        found.push_back({{"data.document_mask", "model.family"},
+                         "a model of one's own is given tokens only, no borders of documents",
+                         "set data.document_mask = off, and data.packing = none to keep documents "
+                         "apart"});
+    }
+}
+
+void check_generate(const Generate& generate, std::vector<Contradiction>& found) {
+    if (generate.prompt.empty() || generate.prompt_tokens.empty()) return;
+    found.push_back({{"generate.prompt", "generate.prompt_tokens"},
+                     "a sample continues one prompt",
+                     "set one of the two"});
+}
+
+bool holds_out(const Data& data) {
+    return data.validation_fraction > 0.0 || !data.validation_path.empty() ||
+           std::ranges::any_of(data.sources, [](const DataSource& source) {
+               return !source.validation_path.empty();
+           });
 }
 
 void check_train(const Deck& deck, std::vector<Contradiction>& found) {
     const Train& train = deck.train;
-    if (train.eval_every > 0 && deck.data.validation_fraction == 0.0) {
+    if (train.eval_every > 0 && !holds_out(deck.data)) {
         found.push_back({{"train.eval_every", "data.validation_fraction"},
                          "there is nothing to evaluate on",
                          "set train.eval_every = 0, or data.validation_fraction above 0"});
@@ -264,6 +358,7 @@ std::vector<Contradiction> contradictions(const Deck& deck) {
     check_run(deck, found);
     check_model(deck, found);
     check_data(deck, found);
+    check_generate(deck.generate, found);
     check_train(deck, found);
     check_elasticity(deck, found);
     check_optimizer(deck, found);

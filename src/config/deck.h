@@ -28,45 +28,106 @@ struct Run {
 
 enum class Family : std::uint8_t {
     kSimpleTransformer,
+    kGpt2,
+    kLlama,
     kTorchScript,
     kCustom,  ///< built into the program that reads the deck
 };
 enum class Activation : std::uint8_t { kRelu, kGelu };
 enum class Attention : std::uint8_t { kCausal, kBidirectional };
 enum class Positions : std::uint8_t { kNone, kLearned };
+/// How rotary positions are stretched beyond the length that a model was pretrained on.
+enum class RopeScaling : std::uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn };
 
 struct Model {
     Family family = Family::kSimpleTransformer;
+    std::filesystem::path config = {};  ///< gives the sizes that no key sets; empty: none does
     std::int64_t vocab_size = 1000;
+    std::int64_t pad_vocab_to = 1;  ///< rows of token tables are a multiple of this
     std::int64_t d_model = 256;
     std::int64_t num_heads = 4;
+    std::int64_t num_kv_heads = 0;  ///< 0: as many as num_heads
+    std::int64_t head_size = 0;     ///< 0: d_model / num_heads
     std::int64_t num_layers = 3;
     std::int64_t d_ff = 2048;
+    std::int64_t max_positions = 0;  ///< 0: Data::sequence
+    double norm_eps = 1e-5;
+    double init_deviation = 0.02;
+    double rope_theta = 10'000.0;
+    RopeScaling rope_scaling = RopeScaling::kNone;
+    double rope_factor = 1.0;
+    std::int64_t rope_original_positions = 0;  ///< 0: max_positions
+    double rope_low_freq_factor = 1.0;
+    double rope_high_freq_factor = 4.0;
+    double rope_beta_fast = 32.0;
+    double rope_beta_slow = 1.0;
+    double rope_attention_factor = 0.0;  ///< 0: by the variant's formula
     double dropout = 0.1;
     Activation activation = Activation::kRelu;
     bool norm_first = false;
     Attention attention = Attention::kCausal;
-    Positions positions = Positions::kNone;        ///< a learned table has Data::sequence rows
+    Positions positions = Positions::kNone;
     bool tie_embeddings = false;                   ///< the head's matrix is the embedding's
     std::vector<std::filesystem::path> path = {};  ///< TorchScript files, run one after another
-    std::filesystem::path init_from;               ///< weights to start from; empty: random ones
+    std::filesystem::path init_from = {};          ///< weights to start from; empty: random ones
 
     bool operator==(const Model&) const = default;
 };
 
-enum class Source : std::uint8_t { kSynthetic, kText };
+enum class Source : std::uint8_t { kSynthetic, kText, kLlmc, kMegatron, kHdf5, kJsonl };
 enum class Targets : std::uint8_t { kNext, kRolled };
+/// How documents become sequences.
+enum class Packing : std::uint8_t {
+    kStream,     ///< one after the other, cut wherever a sequence is full
+    kDocuments,  ///< as many whole ones as fit; only those longer than a sequence are cut
+    kNone,       ///< each begins a sequence of its own
+};
+
+/// One of several sources that are mixed.
+struct DataSource {
+    std::string name;
+    Source kind = Source::kText;
+    std::filesystem::path path = {};
+    std::filesystem::path validation_path = {};
+    double weight = 1.0;  ///< its share of the training sequences, relative to the others'
+
+    bool operator==(const DataSource&) const = default;
+};
 
 struct Data {
-    Source source = Source::kSynthetic;
-    std::filesystem::path path;   ///< file or folder of a text source; empty for a synthetic one
+    Source source = Source::kSynthetic;  ///< the only one where `sources` is empty
+    std::filesystem::path path;
+    std::filesystem::path validation_path =
+        {};  ///< empty: validation_fraction of `path` is held out
+    std::vector<DataSource> sources = {};
     std::int64_t sequence = 128;  ///< tokens
     Targets targets = Targets::kNext;
+    Packing packing = Packing::kStream;
+    bool document_mask = false;  ///< tokens see their own document only
+    std::int64_t document_end =
+        -1;  ///< token that ends a document where files do not say; -1: none
     double validation_fraction = 0.1;
     std::int64_t synthetic_sequences = 100;
     bool shuffle = true;
+    std::int64_t prefetch = 2;  ///< micro-batches that a thread reads ahead; 0: no thread
+    std::filesystem::path tokenizer = {};  ///< folder of tokenizer files; empty: tokens are bytes
 
     bool operator==(const Data&) const = default;
+};
+
+/// Text that a model continues.
+struct Generate {
+    std::string prompt = {};
+    std::vector<std::int64_t> prompt_tokens = {};  ///< in place of `prompt`
+    std::int64_t samples = 1;
+    std::int64_t max_tokens = 64;
+    double temperature = 0.8;  ///< 0: the most likely token
+    std::int64_t top_k = 0;    ///< 0: all tokens
+    double top_p = 1.0;
+    std::int64_t stop_token = -1;  ///< ends a sample; -1: none
+    std::uint64_t seed = 1;
+
+    bool operator==(const Generate&) const = default;
 };
 
 /// What a loss or gradient norm that is not finite does, unless dynamic loss scaling deals with it.
@@ -287,6 +348,7 @@ struct Deck {
     Run run;
     Model model;
     Data data;
+    Generate generate;
     Train train;
     Elasticity elasticity;
     Optimizer optimizer;

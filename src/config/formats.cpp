@@ -298,6 +298,59 @@ std::optional<Problem> Paths::parse(std::string_view text,
     });
 }
 
+std::string Text::allowed() const {
+    return "any text; \\n, \\t, \\\\ and \\xHH as in C";
+}
+
+std::string Text::text(const std::string& value) const {
+    std::string result;
+    for (const char c : value) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (c == '\n') {
+            result += "\\n";
+        } else if (c == '\t') {
+            result += "\\t";
+        } else if (c == '\\') {
+            result += "\\\\";
+        } else if (byte < 0x20 || byte == 0x7f || c == '#') {
+            result += fmt::format("\\x{:02x}", byte);
+        } else {
+            result += c;
+        }
+    }
+    return result;
+}
+
+std::optional<Problem> Text::parse(std::string_view text, std::string& value) const {
+    std::string result;
+    while (!text.empty()) {
+        if (text.front() != '\\') {
+            result += text.front();
+            text.remove_prefix(1);
+            continue;
+        }
+        const char kind = text.size() > 1 ? text[1] : '\0';
+        unsigned byte = 0;
+        std::size_t length = 2;
+        if (kind == 'n' || kind == 't' || kind == '\\') {
+            byte = kind == 'n' ? '\n' : kind == 't' ? '\t' : '\\';
+        } else if (const std::string_view digits =
+                       text.substr(std::min<std::size_t>(2, text.size()), 2);
+                   kind == 'x' && digits.size() == 2 &&
+                   std::from_chars(digits.data(), digits.data() + 2, byte, 16).ptr ==
+                       digits.data() + 2) {
+            length = 4;
+        } else {
+            return Problem{fmt::format("has '{}', which stands for nothing", text.substr(0, 2)),
+                           "write \\\\ for a backslash"};
+        }
+        result += static_cast<char>(byte);
+        text.remove_prefix(length);
+    }
+    value = std::move(result);
+    return std::nullopt;
+}
+
 std::string Patterns::allowed() const {
     return "names with * and ?, separated by commas";
 }

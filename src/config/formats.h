@@ -82,6 +82,15 @@ struct Path {
     std::optional<Problem> parse(std::string_view text, std::filesystem::path& value) const;
 };
 
+/// Text that a model reads. \n, \t, \\ and \xHH stand for a line break, a tab, a backslash and the
+/// byte HH; a deck needs \x23 for '#'.
+struct Text {
+    static constexpr std::string_view kType = "text";
+    std::string allowed() const;
+    std::string text(const std::string& value) const;
+    std::optional<Problem> parse(std::string_view text, std::string& value) const;
+};
+
 /// 2^n, which scales a float without rounding it. The bounds keep products with losses far inside
 /// the range of fp32.
 struct PowerOfTwo {

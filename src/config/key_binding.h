@@ -94,6 +94,8 @@ Section list_section(std::string prefix, std::string meaning, Entries entries, K
 Section run_section();
 Section model_section();
 Section data_section();
+Section data_source_sections();
+Section generate_section();
 Section train_section();
 Section elasticity_section();
 Section optimizer_section();

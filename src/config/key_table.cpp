@@ -19,23 +19,14 @@ std::string_view Section::prefix() const {
 }
 
 const std::vector<Section>& key_table() {
-    static const std::vector<Section> table{run_section(),
-                                            model_section(),
-                                            data_section(),
-                                            train_section(),
-                                            elasticity_section(),
-                                            optimizer_section(),
-                                            parameter_group_sections(),
-                                            schedule_section(),
-                                            shard_section(),
-                                            reduce_section(),
-                                            precision_section(),
-                                            topology_section(),
-                                            comm_section(),
-                                            stop_section(),
-                                            checkpoint_section(),
-                                            kernels_section(),
-                                            fault_section()};
+    static const std::vector<Section> table{
+        run_section(),          model_section(),      data_section(),
+        data_source_sections(), generate_section(),   train_section(),
+        elasticity_section(),   optimizer_section(),  parameter_group_sections(),
+        schedule_section(),     shard_section(),      reduce_section(),
+        precision_section(),    topology_section(),   comm_section(),
+        stop_section(),         checkpoint_section(), kernels_section(),
+        fault_section()};
     return table;
 }
 

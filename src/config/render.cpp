@@ -22,6 +22,9 @@ default, so a deck only names what differs.
 | [smoke.ini](smoke.ini) | seconds: does this installation train at all |
 | [simple_transformer.ini](simple_transformer.ini) | the standard sizes on synthetic tokens |
 | [text.ini](text.ini) | a small causal language model of real text |
+| [smollm2-finetune.ini](smollm2-finetune.ini) | full fine-tuning of SmolLM2-135M; [FINE_TUNING.md](FINE_TUNING.md) walks through it |
+| [gpt2-124m.ini](gpt2-124m.ini), [gpt2-1558m.ini](gpt2-1558m.ini) | GPT-2, smallest and largest |
+| [llama-1b.ini](llama-1b.ini), [llama-7b.ini](llama-7b.ini), [llama-13b.ini](llama-13b.ini) | Llama 3.2 1B, Llama 2 7B and 13B |
 
 How a deck is read:
 
@@ -30,8 +33,8 @@ How a deck is read:
 - `#` starts a comment, at the start of a line or behind a value, also between quotes.
 - A value may stand in single or double quotes, which are dropped; only spaces at its ends need
   them.
-- `[optimizer.group.NAME]` is a list: as many such sections as wanted, each with a name of the
-  user's choice for NAME, of letters, digits, `_` and `-`. Their order counts.
+- `[data.source.NAME]` and `[optimizer.group.NAME]` are lists: as many such sections as wanted, each
+  with a name of the user's choice for NAME, of letters, digits, `_` and `-`. Their order counts.
 - Numbers are plain decimal (`1000`, `0.001`, `1e-3`), without unit. Integers have digits only.
 - A key is set once in a deck. The command line overrides the deck, as `--section.key value` or
   `--section.key=value`, and the last of equal keys there wins. Keys are never abbreviated.

@@ -19,11 +19,19 @@ void add_rarely_meant(const Deck& deck, std::vector<std::string>& result) {
             "it is to predict, so the loss falls without the model learning to predict; set "
             "model.attention = causal");
     }
-    if (deck.data.source == Source::kText && deck.data.targets == Targets::kRolled) {
+    const bool synthetic = deck.data.source == Source::kSynthetic && deck.data.sources.empty();
+    if (!synthetic && deck.data.targets == Targets::kRolled) {
         result.push_back(
-            "data.targets = rolled on text: the last position of a sequence is to predict the "
+            "data.targets = rolled on real data: the last position of a sequence is to predict the "
             "sequence's first token, not the one that follows in the text; set data.targets = "
             "next");
+    }
+    const std::int64_t pretrained = deck.model.max_positions;
+    if (deck.model.family == Family::kLlama && pretrained > 0 && deck.data.sequence > pretrained) {
+        result.push_back(fmt::format(
+            "data.sequence = {} is longer than the model's {} positions (model.max_positions); set "
+            "model.rope_scaling, or a shorter data.sequence",
+            deck.data.sequence, pretrained));
     }
     if (deck.precision.reduce == DType::kFloat16 && deck.precision.param != DType::kFloat16) {
         result.push_back(fmt::format(
@@ -55,26 +63,61 @@ class IdleKeys {
     std::vector<std::string>& result_;
 };
 
+/// Keys of the model by the families that read them.
 void add_idle_model_keys(const Deck& deck, IdleKeys& idle) {
-    if (deck.model.family == Family::kSimpleTransformer) {
-        idle.report({"model.path"}, "it is read for model.family = torchscript");
-        idle.report({"precision.buffer"}, "model.family = simple_transformer has no buffers");
+    const Family family = deck.model.family;
+    if (family == Family::kCustom) return;  // it may read what it likes
+    const bool simple = family == Family::kSimpleTransformer;
+    const bool llama = family == Family::kLlama;
+    const bool decoder = llama || family == Family::kGpt2;
+    const auto only = [&](bool reads, const std::vector<std::string>& keys,
+                          std::string_view readers) {
+        if (!reads) idle.report(keys, fmt::format("it is read for model.family = {}", readers));
+    };
+    only(family == Family::kTorchScript, {"model.path"}, "torchscript");
+    only(simple || decoder,
+         {"model.d_model", "model.num_heads", "model.num_layers", "model.d_ff",
+          "model.tie_embeddings", "model.max_positions"},
+         "simple_transformer, gpt2, llama");
+    only(simple, {"model.activation", "model.norm_first", "model.attention", "model.positions"},
+         "simple_transformer");
+    only(simple || family == Family::kGpt2, {"model.dropout"}, "simple_transformer, gpt2");
+    only(decoder, {"model.config", "model.pad_vocab_to", "model.norm_eps", "model.init_deviation"},
+         "gpt2, llama");
+    only(llama, {"model.num_kv_heads", "model.head_size", "model.rope_theta", "model.rope_scaling"},
+         "llama");
+    if (simple || decoder) {
+        idle.report({"precision.buffer"}, "the built-in models have no buffers");
     }
-    if (deck.model.family == Family::kTorchScript) {
-        idle.report({"model.d_model", "model.num_heads", "model.num_layers", "model.d_ff",
-                     "model.dropout", "model.activation", "model.norm_first", "model.attention",
-                     "model.positions", "model.tie_embeddings"},
-                    "model.family = torchscript takes the model from its files");
-    }
+    const RopeScaling scaling = llama ? deck.model.rope_scaling : RopeScaling::kNone;
+    const auto scaled = [&](bool reads, const std::vector<std::string>& keys,
+                            std::string_view readers) {
+        if (!reads)
+            idle.report(keys, fmt::format("it is read for model.rope_scaling = {}", readers));
+    };
+    scaled(scaling != RopeScaling::kNone, {"model.rope_factor"}, "linear, dynamic, llama3, yarn");
+    scaled(scaling != RopeScaling::kNone && scaling != RopeScaling::kLinear,
+           {"model.rope_original_positions"}, "dynamic, llama3, yarn");
+    scaled(scaling == RopeScaling::kLlama3,
+           {"model.rope_low_freq_factor", "model.rope_high_freq_factor"}, "llama3");
+    scaled(scaling == RopeScaling::kYarn,
+           {"model.rope_beta_fast", "model.rope_beta_slow", "model.rope_attention_factor"}, "yarn");
 }
 
 void add_idle_data_keys(const Deck& deck, IdleKeys& idle) {
-    if (deck.data.source == Source::kSynthetic) {
-        idle.report({"data.path"}, "data.source = synthetic reads no files");
+    const Data& data = deck.data;
+    if (!data.sources.empty()) {
+        idle.report({"data.source", "data.synthetic_sequences", "data.validation_path"},
+                    "sections [data.source.NAME] take its place");
+    } else if (data.source == Source::kSynthetic) {
+        idle.report({"data.path", "data.validation_path", "data.packing", "data.document_end"},
+                    "data.source = synthetic reads no files and has no documents");
     } else {
-        idle.report({"data.synthetic_sequences"}, "data.source = text has its own size");
+        idle.report({"data.synthetic_sequences"}, "files have their own size");
     }
-    if (deck.data.validation_fraction == 0.0) {
+    if (data.sources.empty() && !data.validation_path.empty()) {
+        idle.report({"data.validation_fraction"}, "data.validation_path is held out");
+    } else if (data.sources.empty() && data.validation_fraction == 0.0) {
         idle.report({"train.eval_max_sequences"}, "data.validation_fraction = 0 holds nothing out");
     }
 }

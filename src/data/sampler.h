@@ -22,8 +22,12 @@ class Sampler {
     std::int64_t samples() const { return samples_; }
     /// The sample at `index`, which must not be negative.
     std::int64_t sample(std::int64_t index) const;
+    /// The place in [0, samples()) at which epoch `epoch` visits `sample`: the inverse of sample().
+    std::int64_t place(std::int64_t epoch, std::int64_t sample) const;
 
   private:
+    std::uint64_t key(std::int64_t epoch) const;
+
     std::uint64_t seed_;
     std::int64_t samples_;
     bool shuffle_;

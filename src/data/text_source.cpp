@@ -2,13 +2,12 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "data/file_kind.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -16,23 +15,6 @@ namespace fullshard::data {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace std::string_view_literals;
-
-/// The compression format that `bytes` start with, by the magic numbers of the formats.
-std::optional<std::string_view> compression_of(std::string_view bytes) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kMagics = {{
-        {"\x1f\x8b"sv, "gzip"},
-        {"\xfd"
-         "7zXZ\0"sv,
-         "xz"},
-        {"BZh"sv, "bzip2"},
-        {"\x28\xb5\x2f\xfd"sv, "zstd"},
-        {"PK\x03\x04"sv, "zip"},
-    }};
-    for (const auto& [magic, format] : kMagics)
-        if (bytes.starts_with(magic)) return format;
-    return std::nullopt;
-}
 
 struct Listing {
     std::vector<fs::path> files;  ///< relative to the folder, sorted
@@ -115,6 +97,14 @@ std::string TextSource::locate(std::int64_t position) const {
     const auto next = std::ranges::upper_bound(files_, position, {}, &File::first_token);
     const File& file = *std::prev(next);
     return fmt::format("{}, byte {}", file.path.string(), position - file.first_token);
+}
+
+std::vector<std::int64_t> TextSource::file_starts() const {
+    std::vector<std::int64_t> starts;
+    for (const File& file : files_)
+        if (file.first_token < size() && (starts.empty() || starts.back() < file.first_token))
+            starts.push_back(file.first_token);
+    return starts;
 }
 
 std::shared_ptr<const TextSource> load_text(const fs::path& path) {

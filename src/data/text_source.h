@@ -30,6 +30,7 @@ class TextSource final : public TokenSource {
     void read(std::int64_t first, std::span<std::int64_t> out) const override;
     std::string name() const override { return path_.string(); }
     std::string locate(std::int64_t position) const override;
+    std::vector<std::int64_t> file_starts() const override;
 
     const std::vector<File>& files() const { return files_; }
     /// What was left out and why, one line each, for the run's log.

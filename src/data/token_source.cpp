@@ -9,6 +9,12 @@
 
 namespace fullshard::data {
 
+void TokenSource::read_loss_mask(std::int64_t first, std::span<std::uint8_t> out) const {
+    ensure(first >= 0 && first <= size() && std::ssize(out) <= size() - first,
+           "read lies inside the source");
+    std::ranges::fill(out, std::uint8_t{1});
+}
+
 void require_vocabulary(const TokenSource& source, std::int64_t vocab_size) {
     if (source.vocab_size() <= vocab_size) return;
     std::array<std::int64_t, 4096> buffer;

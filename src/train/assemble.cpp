@@ -2,8 +2,11 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "model/gpt2.h"
+#include "model/llama.h"
 #include "model/simple_transformer.h"
 #include "model/torchscript_model.h"
+#include "train/architecture.h"
 #include "train/parameter_groups.h"
 
 #include <fmt/format.h>
@@ -59,7 +62,9 @@ spec::SimpleTransformer model_of(const config::Model& model, const config::Data&
             .num_heads = model.num_heads,
             .num_layers = model.num_layers,
             .d_ff = model.d_ff,
-            .max_positions = model.positions == config::Positions::kLearned ? data.sequence : 0,
+            .max_positions = model.positions == config::Positions::kLearned
+                                 ? (model.max_positions > 0 ? model.max_positions : data.sequence)
+                                 : 0,
             .dropout = model.dropout,
             .activation = model.activation == config::Activation::kRelu ? spec::Activation::kRelu
                                                                         : spec::Activation::kGelu,
@@ -192,6 +197,10 @@ std::shared_ptr<const model::Model> make_model(const config::Deck& deck,
             throw UsageError(
                 "model.family = custom is for programs that are built with a model of their own; "
                 "this one has none: use another family, or see src/model/CUSTOM.md");
+        case config::Family::kGpt2:
+            return model::make_gpt2(std::get<spec::Gpt2>(*architecture_of(deck)));
+        case config::Family::kLlama:
+            return model::make_llama(std::get<spec::Llama>(*architecture_of(deck)));
         case config::Family::kSimpleTransformer:
             break;
     }

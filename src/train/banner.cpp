@@ -95,13 +95,15 @@ void announce_model(const RunSetup& setup, Log& log) {
 
 void announce_data(const RunSetup& setup, Log& log) {
     const Start& start = setup.start;
-    log.info("data: {}", start.datasets.description);
+    for (const std::string& line : start.datasets.description) log.info("data: {}", line);
     log.info("batch: {} sequences a step = {} a micro-batch x {} accumulated x {}",
              start.batch.global_batch, start.batch.micro_batch, start.batch.grad_accum_steps,
              plural(setup.sharded.world().size(), "rank"));
-    if (start.datasets.unigram_entropy) {
-        log.info("held-out tokens: unigram entropy {:.4f} nats, the best loss without context",
-                 *start.datasets.unigram_entropy);
+    for (const NamedValidation& part : start.datasets.validation) {
+        if (!part.unigram_entropy) continue;
+        log.info("held-out tokens{}: unigram entropy {:.4f} nats, the best loss without context",
+                 start.datasets.validation.size() > 1 ? " of " + part.name : "",
+                 *part.unigram_entropy);
     }
 }
 

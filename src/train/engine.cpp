@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,8 @@ struct Pass {
     model::MicroBatch batch;
     MicroBatchId id;
     double loss_scale = 1.0;
+    /// Numbers of the tokens whose logits are asked for in place of the loss; undefined: the loss.
+    at::Tensor wanted_rows = {};
 };
 
 model::Parameter bind_parameter(shard::UnitStore& store, const shard::Layout& layout,
@@ -69,10 +72,21 @@ BoundStage bind_stage(const model::Model& model, std::size_t index, shard::UnitS
     return bound;
 }
 
-/// A view: the batch outlives the passes over it.
+/// A view: the batch outlives the passes over it. Undefined where the batch has no such values.
 at::Tensor token_tensor(const std::vector<std::int64_t>& values, const data::TokenBatch& batch) {
+    if (values.empty()) return {};
     return at::from_blob(const_cast<std::int64_t*>(values.data()), {batch.batch, batch.sequence},
                          at::kLong);
+}
+
+model::MicroBatch micro_batch_of(const data::TokenBatch& batch, bool causal) {
+    model::MicroBatch result{.tokens = token_tensor(batch.tokens, batch),
+                             .targets = token_tensor(batch.targets, batch),
+                             .positions = token_tensor(batch.positions, batch)};
+    if (!batch.documents.empty()) {
+        result.attention_mask = model::document_mask(token_tensor(batch.documents, batch), causal);
+    }
+    return result;
 }
 
 }  // namespace
@@ -82,6 +96,7 @@ struct Engine::Impl {
     shard::UnitStore& store;
     PhaseClock& clock;
     std::uint64_t seed;
+    bool causal;  ///< the model
     std::vector<BoundStage> stages;
     std::size_t first_trainable = 0;  ///< no gradient is needed before this stage
     std::vector<TapeEntry> tape;      ///< by stage
@@ -101,14 +116,17 @@ struct Engine::Impl {
         for (const std::int64_t unit : visit.prefetch_after) store.prefetch(unit);
     }
 
-    /// The stage's output; the last stage of the model yields the loss.
+    /// The stage's output; the last stage of the model yields the loss, or logits if asked.
     at::Tensor run(std::size_t index, const at::Tensor& x, const Pass& pass) {
         // Equal masks at any world size, and again when the stage is recomputed.
         const std::uint64_t position = mix(static_cast<std::uint64_t>(pass.id.index), index);
         model::seed_generator(mix(mix(seed, static_cast<std::uint64_t>(pass.id.step)), position));
         const BoundStage& bound = stages[index];
-        return bound.head != nullptr ? bound.head->loss(x, pass.batch)
-                                     : bound.stage->forward(x, pass.batch);
+        if (bound.head == nullptr) return bound.stage->forward(x, pass.batch);
+        if (pass.wanted_rows.defined()) {
+            return bound.head->logits_at(x, pass.batch, pass.wanted_rows);
+        }
+        return bound.head->loss(x, pass.batch);
     }
 
     /// Runs the stage and writes down what its backward pass will need. Each stage is a graph of
@@ -188,21 +206,36 @@ struct Engine::Impl {
 
     double run(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
                double loss_scale, bool training) {
-        const Pass pass{{token_tensor(batch.tokens, batch), token_tensor(batch.targets, batch),
-                         loss_factor, training},
-                        id,
-                        loss_scale};
+        Pass pass{micro_batch_of(batch, causal), id, loss_scale};
+        pass.batch.loss_factor = loss_factor;
+        pass.batch.training = training;
         const auto& visits = training ? schedule.forward : schedule.evaluation;
         const double loss = forward(visits, pass).item<double>();
         if (training) backward(pass);
         return loss;
+    }
+
+    std::vector<float> next_logits(const data::TokenBatch& batch,
+                                   std::span<const std::int64_t> positions) {
+        ensure(std::ssize(positions) == batch.batch, "each row of a batch has a position to read");
+        std::vector<std::int64_t> rows;
+        for (const std::int64_t position : positions) {
+            ensure(position >= 0 && position < batch.sequence, "a position lies in its row");
+            rows.push_back(std::ssize(rows) * batch.sequence + position);
+        }
+        Pass pass{micro_batch_of(batch, causal), {}};
+        pass.batch.training = false;
+        pass.wanted_rows = at::from_blob(rows.data(), {batch.batch}, at::kLong);
+        const at::Tensor logits = forward(schedule.evaluation, pass).to(at::kFloat).contiguous();
+        const auto* values = logits.const_data_ptr<float>();
+        return {values, values + logits.numel()};
     }
 };
 
 Engine::Engine(const model::Model& model, const shard::Layout& layout,
                const shard::Schedule& schedule, shard::UnitStore& store, PhaseClock& clock,
                const EngineOptions& options)
-    : impl_(new Impl{schedule, store, clock, options.seed, {}, 0, {}}) {
+    : impl_(new Impl{schedule, store, clock, options.seed, model.causal(), {}, 0, {}}) {
     at::set_num_threads(options.threads);
     const std::vector<spec::StageSpec>& specs = model.spec().stages;
     ensure(layout.homes.size() == specs.size(), "the layout is the model's");
@@ -247,6 +280,12 @@ double Engine::train(const data::TokenBatch& batch, const MicroBatchId& id, doub
 double Engine::evaluate(const data::TokenBatch& batch) {
     const auto phase = impl_->clock.enter(Phase::kEvaluation);
     return impl_->run(batch, {}, /*loss_factor=*/1.0, /*loss_scale=*/1.0, /*training=*/false);
+}
+
+std::vector<float> Engine::next_logits(const data::TokenBatch& batch,
+                                       std::span<const std::int64_t> positions) {
+    const auto phase = impl_->clock.enter(Phase::kEvaluation);
+    return impl_->next_logits(batch, positions);
 }
 
 }  // namespace fullshard::train

@@ -12,7 +12,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace fullshard::train {
 
@@ -51,6 +53,12 @@ class Engine {
     /// Summed loss over the valid targets without dropout, gradients or any effect on later
     /// training. Collective over the store's ranks.
     double evaluate(const data::TokenBatch& batch);
+
+    /// Logits in fp32, [batch, vocabulary], of one position in each row of the batch, whose targets
+    /// are not read; without dropout, gradients or any effect on later training. Collective over
+    /// the store's ranks.
+    std::vector<float> next_logits(const data::TokenBatch& batch,
+                                   std::span<const std::int64_t> positions);
 
   private:
     struct Impl;

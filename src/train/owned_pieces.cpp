@@ -1,11 +1,13 @@
 #include "train/owned_pieces.h"
 
+#include "checkpoint/exchange/model_weights.h"
 #include "checkpoint/format/fit.h"
 #include "checkpoint/format/weights.h"
 #include "comm/agree.h"
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string_view>
 
 namespace fullshard::train {
@@ -38,6 +40,23 @@ struct Part {
     std::int64_t begin = 0;
     std::int64_t count = 0;
 };
+
+/// The weights, and what of them and the model does not fit: thrown where `strict`.
+std::unique_ptr<checkpoint::WeightsSource> open_source(
+    const std::filesystem::path& path, const std::vector<checkpoint::NamedShape>& parameters,
+    const std::optional<spec::Architecture>& architecture, bool strict,
+    std::vector<std::string>& left_out) {
+    if (architecture) {
+        return checkpoint::open_model_weights(path, *architecture, strict ? nullptr : &left_out);
+    }
+    auto source = checkpoint::open_weights(path);
+    if (strict) {
+        checkpoint::check_parameters(*source, parameters, path.string());
+    } else {
+        left_out = checkpoint::differences(*source, parameters);
+    }
+    return source;
+}
 
 }  // namespace
 
@@ -74,23 +93,20 @@ void publish_all(shard::UnitStore& store, const shard::Layout& layout) {
 
 std::vector<std::string> load_weights(shard::UnitStore& store, const shard::Layout& layout,
                                       const comm::Group& world, const std::filesystem::path& path,
+                                      const std::optional<spec::Architecture>& architecture,
                                       bool strict) {
     begin_update_of_all(store, layout);
     std::vector<std::string> left_out;
     comm::agree(world, [&] {
-        const auto source = checkpoint::open_weights(path);
         const auto parameters = named_shapes(layout);
-        if (strict) {
-            checkpoint::check_parameters(*source, parameters, path.string());
-        } else {
-            left_out = checkpoint::differences(*source, parameters);
-        }
-        std::map<std::string_view, std::span<const std::int64_t>> shapes;
-        for (const auto& tensor : source->tensors()) shapes.emplace(tensor.name, tensor.shape);
+        const auto source = open_source(path, parameters, architecture, strict, left_out);
+        std::map<std::string_view, const checkpoint::WeightsSource::Tensor*> tensors;
+        for (const auto& tensor : source->tensors()) tensors.emplace(tensor.name, &tensor);
         for (const OwnedPiece& piece : owned_pieces(layout, store)) {
             const checkpoint::NamedShape& parameter = parameters[piece.parameter];
-            const auto found = shapes.find(parameter.parameter);
-            if (found == shapes.end() || !std::ranges::equal(found->second, parameter.shape)) {
+            const auto found = tensors.find(parameter.parameter);
+            if (found == tensors.end() || found->second->shape != parameter.shape ||
+                !found->second->unread_type.empty()) {
                 continue;
             }
             source->read(parameter.parameter, piece.parameter_begin,

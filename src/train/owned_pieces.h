@@ -5,9 +5,12 @@
 #include "comm/group.h"
 #include "shard/layout.h"
 #include "shard/unit_store.h"
+#include "spec/architecture.h"
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace fullshard::train {
@@ -39,11 +42,13 @@ std::vector<OwnedPiece> exclusive_pieces(const shard::Layout& layout, shard::Uni
                                          const comm::Group& replicas);
 
 /// Sets the parameters from a file that checkpoint::open_weights takes, each rank reading its own
-/// ranges, and publishes them. Throws AgreedError listing what is missing, extra or of another
-/// shape; where it is not `strict`, returns that list, and parameters without values keep theirs.
-/// Collective.
+/// ranges, and publishes them. A model of a known `architecture` takes files of other programs too,
+/// as checkpoint::open_model_weights does. Throws AgreedError listing what is missing, extra or of
+/// another shape; where it is not `strict`, returns that list, and parameters without values keep
+/// theirs. Collective.
 std::vector<std::string> load_weights(shard::UnitStore& store, const shard::Layout& layout,
                                       const comm::Group& world, const std::filesystem::path& path,
+                                      const std::optional<spec::Architecture>& architecture,
                                       bool strict = true);
 
 /// Waits for the last readers of all units, so that master shards may be written; then

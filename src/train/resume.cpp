@@ -23,9 +23,10 @@ Effect effect_of(std::string_view key, const config::Deck& deck) {
         return std::ranges::any_of(prefixes,
                                    [&](std::string_view p) { return key.starts_with(p); });
     };
-    // Used up by the first step, or without effect on a run that does not need them.
-    constexpr std::array kStartOnlyKeys{"model.init_from", "precision.initial_scale",
-                                        "train.on_nonfinite"};
+    // Used up by the first step, seen in other keys, or without effect on a run's numbers.
+    constexpr std::array kFreeKeys{
+        "model.init_from",    "model.init_deviation", "model.config",  "precision.initial_scale",
+        "train.on_nonfinite", "data.prefetch",        "data.tokenizer"};
     constexpr std::array kForbiddenKeys{"model.", "data.", "run.seed", "train.global_batch"};
     constexpr std::array kOtherNumbersKeys{"optimizer.", "schedule.",  "kernels.",
                                            "reduce.",    "precision.", "train.micro_batch",
@@ -33,7 +34,7 @@ Effect effect_of(std::string_view key, const config::Deck& deck) {
     // What decides the order of summation where it is not the one tree.
     constexpr std::array kUnderFastKeys{"shard.", "topology.", "comm.node_shared",
                                         "train.grad_accum_steps"};
-    if (is_in(kStartOnlyKeys)) return Effect::kNone;
+    if (is_in(kFreeKeys)) return Effect::kNone;
     // Then the user is told of each tensor that does not fit.
     if (!deck.checkpoint.load_strict && key.starts_with("model.")) return Effect::kOtherNumbers;
     if (is_in(kForbiddenKeys)) return Effect::kForbidden;

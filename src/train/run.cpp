@@ -7,6 +7,7 @@
 #include "comm/mpi_session.h"
 #include "comm/placement.h"
 #include "config/render.h"
+#include "train/architecture.h"
 #include "train/assemble.h"
 #include "train/banner.h"
 #include "train/checkpoints.h"
@@ -31,8 +32,8 @@ namespace fullshard::train {
 namespace {
 
 std::optional<Evaluator> make_evaluator(const Start& start, ShardedModel& sharded) {
-    if (!start.datasets.validation) return std::nullopt;
-    return std::optional<Evaluator>(std::in_place, sharded.engine(), *start.datasets.validation,
+    if (start.datasets.validation.empty()) return std::nullopt;
+    return std::optional<Evaluator>(std::in_place, sharded.engine(), start.datasets.validation,
                                     sharded.world());
 }
 
@@ -46,6 +47,10 @@ checkpoint::Manifest manifest_of(const Start& start, const ShardedModel& sharded
     manifest.writer = {std::string(build_info().version), std::string(build_info().git_hash),
                        sharded.world().size(), std::string(sharded.plan().strategy->name)};
     manifest.effective_deck = config::effective_deck(start.deck);
+    manifest.data_fingerprint = start.datasets.fingerprint;
+    if (const auto architecture = architecture_of(start.deck)) {
+        manifest.architecture = spec::to_hf_config(*architecture);
+    }
     return manifest;
 }
 
@@ -125,6 +130,7 @@ void TrainingRun::open_run_folder() {
         make_run_folder(deck_.run.dir);
         lock_.emplace(deck_.run.dir);
         std::filesystem::remove_all(deck_.run.dir / kHangFolder);
+        keep_tokenizer(deck_.run.dir, deck_.data.tokenizer);
         for (const auto& path :
              prepare_run_folder(deck_.run.dir, start_.folder_use, start_.progress(),
                                 config::effective_deck(deck_))) {
@@ -146,8 +152,9 @@ void TrainingRun::set_initial_state() {
         log_.info("resumed from {} after step {}", start_.checkpoint->folder.string(),
                   start_.progress().step);
     } else if (!deck_.model.init_from.empty()) {
-        const auto left_out = load_weights(sharded_.store(), sharded_.layout(), world_,
-                                           deck_.model.init_from, deck_.checkpoint.load_strict);
+        const auto left_out =
+            load_weights(sharded_.store(), sharded_.layout(), world_, deck_.model.init_from,
+                         architecture_of(deck_), deck_.checkpoint.load_strict);
         for (const std::string& sentence : left_out) log_.warn("not loaded: {}", sentence);
         log_.info("weights from {}", deck_.model.init_from.string());
     }
@@ -227,10 +234,18 @@ ExitCode TrainingRun::train() {
                   start_.checkpoint ? "; raise train.steps to go on" : "");
         return ExitCode::kDone;
     }
+    data::PrefetchingLoader batches(*start_.datasets.training,
+                                    {.rank = world_.rank(),
+                                     .world_size = world_.size(),
+                                     .accumulations = start_.batch.grad_accum_steps,
+                                     .first_step = start_.progress().step,
+                                     .end_step = deck_.train.steps},
+                                    deck_.data.prefetch);
     Trainer trainer(
         {world_, sharded_.gradient_group(), sharded_.layout(), sharded_.store(), sharded_.engine(),
-         optimizer_, lr_schedule_, start_.datasets.training, evaluator_ ? &*evaluator_ : nullptr,
-         checkpoints_, stop_, sharded_.clock(), log_, *metrics_},
+         optimizer_, lr_schedule_, *start_.datasets.training, batches,
+         evaluator_ ? &*evaluator_ : nullptr, checkpoints_, stop_, sharded_.clock(), log_,
+         *metrics_},
         {.steps = deck_.train.steps,
          .micro_batches = start_.batch.grad_accum_steps,
          .log_every = deck_.train.log_every,
@@ -266,7 +281,8 @@ ExitCode run_evaluation(const config::Deck& deck, const comm::Group& job,
                         const RunEnvironment& environment, Log& log) {
     const Start start = check_evaluation(deck, environment.custom_model, job);
     ShardedModel sharded(start.deck, start.batch, start.model, start.spec, job);
-    load_weights(sharded.store(), sharded.layout(), sharded.world(), start.deck.model.init_from);
+    load_weights(sharded.store(), sharded.layout(), sharded.world(), start.deck.model.init_from,
+                 architecture_of(start.deck));
     for (const std::string& line : sharded.describe()) log.info("{}", line);
     StopController stop(environment.stop, deck.stop, find_end_of_job(environment, deck, job));
     const comm::Watchdog::Registration deadlines(environment.watchdog,
@@ -276,8 +292,14 @@ ExitCode run_evaluation(const config::Deck& deck, const comm::Group& job,
         log.info("stopped by {}: there is no result; start it again", stop.reason());
         return ExitCode::kStoppedEarly;
     }
-    log.info("{}: validation loss {:.6f} over {} tokens", start.deck.model.init_from.string(),
-             evaluation->loss, evaluation->tokens);
+    const auto tell = [&](const std::string& what, const HeldOutLoss& result) {
+        log.info("{}: validation loss {:.6f} over {} tokens, perplexity {:.4f}", what, result.loss,
+                 result.tokens, result.perplexity());
+    };
+    if (evaluation->by_source.size() > 1) {
+        for (const SourceLoss& part : evaluation->by_source) tell("  " + part.source, part);
+    }
+    tell(start.deck.model.init_from.string(), *evaluation);
     return ExitCode::kDone;
 }
 

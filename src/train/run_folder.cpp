@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "checkpoint/format/folder.h"
+#include "checkpoint/format/tokenizer_files.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -108,6 +109,20 @@ void make_run_folder(const fs::path& folder) {
     if (error)
         throw RunError(
             fmt::format("cannot create run.dir = {}: {}", folder.string(), error.message()));
+}
+
+void check_tokenizer(const fs::path& tokenizer) {
+    if (tokenizer.empty() || !checkpoint::tokenizer_files_in(tokenizer).empty()) return;
+    throw UsageError(
+        fmt::format("data.tokenizer = {} is no folder with a tokenizer's files: name the one that "
+                    "tools/tokenize.py wrote, or nothing",
+                    tokenizer.string()));
+}
+
+void keep_tokenizer(const fs::path& folder, const fs::path& tokenizer) {
+    if (tokenizer.empty()) return;
+    checkpoint::copy_files(checkpoint::tokenizer_files_in(tokenizer),
+                           folder / checkpoint::kTokenizerFolder);
 }
 
 std::vector<fs::path> prepare_run_folder(const fs::path& folder, FolderUse use,

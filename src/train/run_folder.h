@@ -52,6 +52,13 @@ std::optional<EarlierRun> read_earlier_run(const std::filesystem::path& folder);
 /// Creates the folder and those above it. Throws RunError.
 void make_run_folder(const std::filesystem::path& folder);
 
+/// Throws UsageError when data.tokenizer names no folder with a tokenizer's files.
+void check_tokenizer(const std::filesystem::path& tokenizer);
+
+/// Copies a tokenizer's files from `tokenizer`, which may be empty for none, into the run's folder
+/// for who exports its weights. Throws RunError.
+void keep_tokenizer(const std::filesystem::path& folder, const std::filesystem::path& tokenizer);
+
 /// Makes the folder, which exists and is locked by this run, ready for a run that goes on where
 /// `progress` stands, zeros for one that starts, and writes the effective deck. A new run finds
 /// nothing that an earlier one left. A run that goes on or starts again continues the log; records

@@ -7,8 +7,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -61,11 +64,31 @@ void summarise_losses(const FinishedRun& run, Log& log, nlohmann::ordered_json& 
         record["validation_loss_before"] = evaluations.front().loss;
     }
     std::string entropy;
-    if (const auto& nats = run.start.datasets.unigram_entropy) {
+    // Several sources have entropies of their own, which no loss of all of them compares with.
+    const auto& validation = run.start.datasets.validation;
+    if (const auto nats =
+            validation.size() == 1 ? validation.front().unigram_entropy : std::nullopt) {
         entropy = fmt::format("; unigram entropy {:.4f} nats", *nats);
         record["unigram_entropy"] = *nats;
     }
     log.info("validation loss {}{:.4f} after training{}", before, after, entropy);
+}
+
+/// How many tokens came from each source, where there are several.
+void summarise_sources(const FinishedRun& run, Log& log, nlohmann::ordered_json& record) {
+    const auto sources = run.start.datasets.training->sources();
+    if (sources.size() < 2) return;
+    const std::span<const std::int64_t> tokens = run.trainer.tokens_by_source();
+    const auto all =
+        std::max<std::int64_t>(1, std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0}));
+    std::string text;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+        record["tokens_by_source"][sources[i].name] = tokens[i];
+        text += fmt::format("{}{} {} ({:.1f} %)", text.empty() ? "" : ", ", sources[i].name,
+                            count_text(tokens[i]),
+                            100.0 * static_cast<double>(tokens[i]) / static_cast<double>(all));
+    }
+    log.info("tokens by source: {}", text);
 }
 
 }  // namespace
@@ -96,7 +119,7 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
         next_steps({.stopped_early = run.outcome.stopped_early,
                     .step = progress.step,
                     .saved = trainer.saves().saved > 0,
-                    .evaluates = run.start.datasets.validation.has_value()},
+                    .evaluates = !run.start.datasets.validation.empty()},
                    run.start.deck, run.launch, world.size());
 
     log_speed(run, speed, log);
@@ -136,6 +159,7 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
                                   {"traffic_counted", to_json(run.counted)}};
     record.update(to_json(speed, run.peak));
     summarise_losses(run, log, record);
+    summarise_sources(run, log, record);
     metrics.write("summary", record);
     for (const std::string& line : next) log.info("{}", line);
     if (log.lost_lines() > 0) {

@@ -10,6 +10,7 @@
 #include "train/resume.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -18,7 +19,7 @@ namespace fullshard::train {
 namespace {
 
 Start open_start(const config::Deck& deck, const ModelFactory& custom, const comm::Group& job,
-                 const Past& past = {}) {
+                 Purpose purpose, const Past& past = {}) {
     std::optional<Start> start;
     comm::agree(job, [&] {
         std::vector<std::string> notes = past.notes;
@@ -32,11 +33,12 @@ Start open_start(const config::Deck& deck, const ModelFactory& custom, const com
                 fmt::format("fault.rank = {} does not exist; the job has ranks 0 to {}",
                             deck.fault.rank, job.size() - 1));
         }
+        check_tokenizer(deck.data.tokenizer);
         auto model = make_model(deck, custom);
         spec::ModelSpec spec = with_groups(model->spec(), deck.optimizer);
         Datasets datasets =
             open_data(deck.data, deck.model.vocab_size, deck.run.seed, batch.micro_batch,
-                      batch.grad_accum_steps * job.size(), deck.train.eval_max_sequences);
+                      batch.grad_accum_steps * job.size(), deck.train.eval_max_sequences, purpose);
         notes.insert(notes.end(), datasets.notes.begin(), datasets.notes.end());
         start =
             Start{// An elastic deck with the sizes of this number of ranks would contradict itself.
@@ -55,11 +57,21 @@ Start open_start(const config::Deck& deck, const ModelFactory& custom, const com
     return std::move(*start);
 }
 
+/// The keys are the same: somebody changed what they name.
+void require_same_data(std::uint64_t of_checkpoint, const Datasets& now) {
+    if (of_checkpoint == 0 || of_checkpoint == now.fingerprint) return;
+    throw DataError(fmt::format(
+        "the data are not those that the checkpoint was trained on, though their names are: {}; "
+        "bring the files back, or start a new run with checkpoint.resume = never (and "
+        "model.init_from for the weights alone)",
+        fmt::join(now.description, "; ")));
+}
+
 }  // namespace
 
 Start check_training(const config::Deck& deck, const ModelFactory& custom, const comm::Group& job) {
     const Past past = find_past(deck, job);
-    Start start = open_start(deck, custom, job, past);
+    Start start = open_start(deck, custom, job, Purpose::kTraining, past);
     comm::agree(job, [&] {
         if (!past.checkpoint || !past.deck) return;
         const config::Deck now = start.finished ? with_kept_batch(deck, *past.deck)
@@ -67,22 +79,25 @@ Start check_training(const config::Deck& deck, const ModelFactory& custom, const
         for (const std::string& change : check_resumable(*past.deck, now)) {
             start.notes.push_back("differs from the checkpoint, so results will too: " + change);
         }
+        if (!start.finished)
+            require_same_data(past.checkpoint->manifest.data_fingerprint, start.datasets);
     });
     return start;
 }
 
 Start check_evaluation(const config::Deck& deck, const ModelFactory& custom,
                        const comm::Group& job) {
-    Start start = open_start(deck, custom, job);
+    Start start = open_start(deck, custom, job, Purpose::kEvaluation);
     comm::agree(job, [&] {
-        if (!start.datasets.validation) {
+        if (start.datasets.validation.empty()) {
             throw UsageError(
-                "data.validation_fraction = 0 leaves nothing to evaluate on; set it above 0");
+                "data.validation_fraction = 0 leaves nothing to evaluate on; set it above 0, or "
+                "data.validation_path");
         }
         if (deck.model.init_from.empty()) {
             throw UsageError(
                 "eval needs weights: set model.init_from to a checkpoint folder, a consolidated "
-                ".h5 or a .safetensors file");
+                ".h5, or weights of another program");
         }
     });
     return start;

@@ -1,6 +1,7 @@
 #include "train/throughput.h"
 
 #include "spec/simple_transformer.h"
+#include "train/architecture.h"
 #include "train/assemble.h"
 #include "train/peak.h"
 
@@ -44,8 +45,15 @@ std::optional<double> model_flops_per_token(const config::Deck& deck,
     const auto is_trained = [](const spec::StageSpec& stage) {
         return std::ranges::all_of(stage.parameters, &spec::ParameterSpec::trainable);
     };
-    const bool built_in = deck.model.family == config::Family::kSimpleTransformer;
-    if (!built_in || !std::ranges::all_of(model.stages, is_trained)) return std::nullopt;
+    if (!std::ranges::all_of(model.stages, is_trained)) return std::nullopt;
+    if (const auto architecture = architecture_of(deck)) {
+        return std::visit(
+            [&](const auto& known) {
+                return spec::training_flops_per_token(known, deck.data.sequence);
+            },
+            *architecture);
+    }
+    if (deck.model.family != config::Family::kSimpleTransformer) return std::nullopt;
     return spec::training_flops_per_token(model_of(deck.model, deck.data), deck.data.sequence);
 }
 
@@ -57,8 +65,7 @@ Throughput throughput_of(double tokens, double seconds, int ranks,
     result.tokens_per_s_of_rank = result.tokens_per_s / ranks;
     if (!flops_per_token) {
         result.mfu_text =
-            "no MFU: the FLOP of a token are known for model.family = simple_transformer "
-            "without frozen parts only";
+            "no MFU: the FLOP of a token are known for built-in models without frozen parts only";
         return result;
     }
     const double flops = result.tokens_per_s_of_rank * *flops_per_token;

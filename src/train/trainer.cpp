@@ -26,6 +26,16 @@ optim::LossScalerState restored_form(const checkpoint::LossScalerState& state) {
     return {state.scale, state.good_steps, state.hysteresis_left};
 }
 
+/// Losses of the sources, where there are several.
+std::string by_source_text(const Evaluation& evaluation) {
+    std::string text;
+    if (evaluation.by_source.size() < 2) return text;
+    for (const SourceLoss& part : evaluation.by_source) {
+        text += fmt::format("; {} {:.4f} over {}", part.source, part.loss, part.tokens);
+    }
+    return text;
+}
+
 /// `every` is 0 for never.
 bool is_due(std::int64_t step, std::int64_t every) {
     return every > 0 && step % every == 0;
@@ -39,6 +49,7 @@ Trainer::Trainer(const TrainingState& state, const TrainerOptions& options,
       options_(options),
       progress_(progress),
       judge_(options.on_nonfinite, options.loss_scaling),
+      tokens_by_source_(state.loader.valid_targets_before(progress.step)),
       mine_(static_cast<std::size_t>(options.micro_batches) + 1),
       of_all_(mine_.size() * static_cast<std::size_t>(state.world.size())),
       votes_(static_cast<std::size_t>(state.world.size())),
@@ -51,18 +62,20 @@ void Trainer::count_version() {
     new_parameters_ = false;
 }
 
+const data::TokenBatch& Trainer::next_batch(std::int64_t step, std::int64_t accumulation) {
+    const auto phase = state_.clock.enter(Phase::kData);
+    return state_.batches.load(step, accumulation);
+}
+
 void Trainer::run_micro_batches(const StepResult& result) {
     count_version();
     ++work_.steps;
     const double loss_factor = 1.0 / static_cast<double>(result.tokens);
     for (std::int64_t a = 0; a < options_.micro_batches; ++a) {
         const std::int64_t g = data::micro_batch_index(a, state_.world.rank(), state_.world.size());
-        {
-            const auto phase = state_.clock.enter(Phase::kData);
-            state_.loader.load(result.step - 1, g, batch_);
-        }
+        const data::TokenBatch& batch = next_batch(result.step - 1, a);
         mine_[static_cast<std::size_t>(a)] =
-            state_.engine.train(batch_, {result.step, g}, loss_factor, result.loss_scale);
+            state_.engine.train(batch, {result.step, g}, loss_factor, result.loss_scale);
     }
     const auto phase = state_.clock.enter(Phase::kReduce);
     state_.store.finish_reductions();
@@ -102,6 +115,7 @@ void Trainer::advance(const StepResult& result) {
     progress_.step = result.step;
     progress_.optimizer_step = state_.optimizer.step_count();
     progress_.tokens += result.tokens;
+    state_.loader.add_valid_targets(result.step - 1, tokens_by_source_);
     progress_.samples = state_.loader.samples_before(result.step);
     progress_.loss_scaler.reset();
     if (const auto scaler = judge_.scaler_state()) progress_.loss_scaler = saved_form(*scaler);
@@ -165,12 +179,20 @@ std::optional<Evaluation> Trainer::evaluate() {
         state_.log.info("evaluation after step {} is left to the next start", progress_.step);
         return std::nullopt;
     }
-    state_.log.info("evaluation after step {}: validation loss {:.4f} over {} tokens ({:.1f} s)",
-                    progress_.step, evaluation->loss, evaluation->tokens, now_seconds() - begin);
-    state_.metrics.write("eval", {{"step", progress_.step},
+    const double seconds = now_seconds() - begin;
+    state_.log.info("evaluation after step {}: validation loss {:.4f} over {} tokens{} ({:.1f} s)",
+                    progress_.step, evaluation->loss, evaluation->tokens,
+                    by_source_text(*evaluation), seconds);
+    nlohmann::ordered_json record{{"step", progress_.step},
                                   {"loss", evaluation->loss},
                                   {"tokens", evaluation->tokens},
-                                  {"seconds", now_seconds() - begin}});
+                                  {"seconds", seconds}};
+    if (evaluation->by_source.size() > 1) {
+        for (const SourceLoss& part : evaluation->by_source) {
+            record["by_source"][part.source] = {{"loss", part.loss}, {"tokens", part.tokens}};
+        }
+    }
+    state_.metrics.write("eval", record);
     return evaluation;
 }
 
@@ -202,6 +224,10 @@ void Trainer::report(const StepResult& result, const Interval& interval) {
         {"lr", result.lr},     {"tokens", progress_.tokens}, {"tokens_per_s", rate},
         {"step_s", step_s},    {"mem_peak_bytes", peak[0]}};
     if (scales) record["loss_scale"] = result.loss_scale;
+    const auto sources = state_.loader.sources();
+    for (std::size_t i = 0; sources.size() > 1 && i < sources.size(); ++i) {
+        record["tokens_by_source"][sources[i].name] = tokens_by_source_[i];
+    }
     if (result.skipped) record["skipped"] = true;
     state_.metrics.write("step", record);
 }

@@ -5,6 +5,7 @@
 #include "checkpoint/format/manifest.h"
 #include "comm/group.h"
 #include "data/loader.h"
+#include "data/prefetching_loader.h"
 #include "optim/adamw.h"
 #include "optim/schedule.h"
 #include "shard/layout.h"
@@ -21,6 +22,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,7 +75,8 @@ struct TrainingState {
     optim::AdamW& optimizer;
     const optim::Schedule& schedule;
     const data::TrainingLoader& loader;
-    Evaluator* evaluator;  ///< null when nothing is held out
+    data::PrefetchingLoader& batches;  ///< this rank's of `loader`, from the next step on
+    Evaluator* evaluator;              ///< null when nothing is held out
     Checkpoints& checkpoints;
     StopController& stop;
     PhaseClock& clock;
@@ -112,6 +115,9 @@ class Trainer {
     const shard::Work& work() const { return work_; }
     std::int64_t steps_run() const { return steps_run_; }
     std::int64_t tokens_run() const { return tokens_run_; }
+    /// Valid targets of each of the loader's sources since the training's first step, also where
+    /// other processes did earlier steps.
+    std::span<const std::int64_t> tokens_by_source() const { return tokens_by_source_; }
     double seconds_in_steps() const { return seconds_in_steps_; }
     const SaveTotals& saves() const { return saves_; }
 
@@ -126,6 +132,7 @@ class Trainer {
     /// One step over all micro-batches; `step` counts from 1. Throws AgreedError with the exit code
     /// for divergence on every rank when StepJudge decides to abort.
     StepResult step(std::int64_t step);
+    const data::TokenBatch& next_batch(std::int64_t step, std::int64_t accumulation);
     /// Forward, backward and reduction; leaves this rank's losses in `mine_`.
     void run_micro_batches(const StepResult& result);
     void let_faults_happen(std::int64_t step) const;
@@ -151,7 +158,7 @@ class Trainer {
     TrainerOptions options_;
     checkpoint::Progress progress_;
     StepJudge judge_;
-    data::TokenBatch batch_;
+    std::vector<std::int64_t> tokens_by_source_;
     std::vector<double> mine_;    ///< loss of each micro-batch, then the vote on stopping
     std::vector<double> of_all_;  ///< the same of each rank
     std::vector<double> votes_;   ///< of each rank

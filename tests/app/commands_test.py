@@ -48,7 +48,7 @@ class CommandsTest(EndToEndTest):
         self.assertFalse((self.folder / "new").exists())
 
     def test_words_that_are_no_command(self):
-        self.refuse(self.run_alone("trian", "deck.ini"), "unknown command 'trian'; use: fullshard train|eval DECK")
+        self.refuse(self.run_alone("trian", "deck.ini"), "unknown command 'trian'; use: fullshard train|eval|generate DECK")
         self.refuse(self.run_alone("train"), "train needs a deck")
 
     def refuse(self, result: Result, cause: str):

@@ -83,7 +83,8 @@ class Job:
     """A running mpirun and the processes it started here."""
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: Path):
-        self.process = subprocess.Popen(command, env=environment, cwd=folder, text=True,
+        # A model that writes bytes need not write characters.
+        self.process = subprocess.Popen(command, env=environment, cwd=folder, text=True, errors="surrogateescape",
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def finish(self) -> Result:

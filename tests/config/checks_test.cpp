@@ -16,6 +16,54 @@ TEST(Contradictions, DefaultsHaveNone) {
 TEST(Contradictions, EachIsFoundAloneWithItsKeys) {
     const std::vector<std::pair<std::function<void(Deck&)>, std::vector<std::string>>> cases{
         {[](Deck& d) { d.model.num_heads = 3; }, {"model.d_model", "model.num_heads"}},
+        {[](Deck& d) {
+             d.model.family = Family::kLlama;
+             d.model.num_kv_heads = 3;
+         },
+         {"model.num_heads", "model.num_kv_heads"}},
+        {[](Deck& d) {
+             d.model.family = Family::kLlama;
+             d.model.head_size = 3;
+         },
+         {"model.d_model", "model.num_heads", "model.head_size"}},
+        {[](Deck& d) {
+             d.model.family = Family::kLlama;
+             d.model.rope_scaling = RopeScaling::kLlama3;
+             d.model.rope_low_freq_factor = 4.0;
+         },
+         {"model.rope_low_freq_factor", "model.rope_high_freq_factor"}},
+        {[](Deck& d) {
+             d.model.family = Family::kLlama;
+             d.model.rope_scaling = RopeScaling::kYarn;
+             d.model.rope_beta_slow = 32.0;
+         },
+         {"model.rope_beta_slow", "model.rope_beta_fast"}},
+        {[](Deck& d) {
+             d.model.family = Family::kGpt2;
+             d.model.max_positions = 127;
+         },
+         {"model.max_positions", "data.sequence"}},
+        {[](Deck& d) { d.data.sources = {{.name = "a"}}; }, {"data.source.a.path"}},
+        {[](Deck& d) {
+             d.data.sources = {{.name = "a", .path = "a"}};
+             d.data.path = "b";
+         },
+         {"data.path"}},
+        {[](Deck& d) {
+             d.data.targets = Targets::kRolled;
+             d.data.document_mask = true;
+         },
+         {"data.targets", "data.packing", "data.document_mask"}},
+        {[](Deck& d) {
+             d.model.family = Family::kCustom;
+             d.data.document_mask = true;
+         },
+         {"data.document_mask", "model.family"}},
+        {[](Deck& d) {
+             d.generate.prompt = "a";
+             d.generate.prompt_tokens = {1};
+         },
+         {"generate.prompt", "generate.prompt_tokens"}},
         {[](Deck& d) { d.data.source = Source::kText; }, {"data.source", "data.path"}},
         {[](Deck& d) {
              d.data.targets = Targets::kRolled;

@@ -123,8 +123,8 @@ TEST(Parse, AllMistakesAtOnce) {
         "  contradiction: model.d_model = 256 (default), model.num_heads = 3 (t.ini:3): the heads "
         "cannot "
         "share d_model equally; set model.num_heads = 2 or model.d_model = 258\n"
-        "  contradiction: data.source = text (command line), data.path = nothing (default): a text "
-        "source needs a file or folder; set data.path, or data.source = synthetic\n"
+        "  contradiction: data.source = text (command line), data.path = nothing (default): tokens "
+        "of this kind are read from files; set data.path, or data.source = synthetic\n"
         "fullshard --list-keys prints every key with type, range and meaning");
 }
 

@@ -65,9 +65,32 @@ TEST(Warnings, KeysThatNothingReads) {
          "num_layers = 1\nd_ff = 9\ndropout = 0\nactivation = gelu\nnorm_first = on\n"
          "attention = bidirectional\npositions = learned\ntie_embeddings = on\n"
          "[precision]\nbuffer = bf16\n",
-         {"model.d_model", "model.num_heads", "model.num_layers", "model.d_ff", "model.dropout",
-          "model.activation", "model.norm_first", "model.attention", "model.positions",
-          "model.tie_embeddings"}},
+         {"model.d_model", "model.num_heads", "model.num_layers", "model.d_ff",
+          "model.tie_embeddings", "model.activation", "model.norm_first", "model.attention",
+          "model.positions", "model.dropout"}},
+        {"[model]\nconfig = a\npad_vocab_to = 8\nnorm_eps = 1\ninit_deviation = 1\n"
+         "num_kv_heads = 1\nhead_size = 8\nrope_theta = 1\nrope_scaling = yarn\n"
+         "rope_factor = 2\nrope_original_positions = 1\nrope_beta_fast = 2\n",
+         {"model.config", "model.pad_vocab_to", "model.norm_eps", "model.init_deviation",
+          "model.num_kv_heads", "model.head_size", "model.rope_theta", "model.rope_scaling",
+          "model.rope_factor", "model.rope_original_positions", "model.rope_beta_fast"}},
+        {"[model]\nfamily = gpt2\nconfig = a\npad_vocab_to = 8\nactivation = gelu\n"
+         "dropout = 0\nrope_theta = 1\nmax_positions = 128\n",
+         {"model.activation", "model.rope_theta"}},
+        {"[model]\nfamily = llama\ndropout = 0\nrope_theta = 1\nrope_factor = 2\n",
+         {"model.dropout", "model.rope_factor"}},
+        {"[model]\nfamily = llama\nrope_scaling = linear\nrope_factor = 2\n"
+         "rope_original_positions = 5\nrope_beta_slow = 2\nrope_low_freq_factor = 2\n",
+         {"model.rope_original_positions", "model.rope_low_freq_factor", "model.rope_beta_slow"}},
+        {"[model]\nfamily = llama\nrope_scaling = llama3\nrope_factor = 2\n"
+         "rope_original_positions = 5\nrope_low_freq_factor = 2\n",
+         {}},
+        {"[data]\npath = a\npacking = none\ndocument_end = 0\n",
+         {"data.path", "data.packing", "data.document_end"}},
+        {"[data]\nsource = text\npath = a\nvalidation_path = b\nvalidation_fraction = 0.5\n",
+         {"data.validation_fraction"}},
+        {"[data]\nsource = text\nvalidation_path = b\n[data.source.a]\npath = a\n",
+         {"data.source", "data.validation_path"}},
         {"[model]\nfamily = custom\npath = a.pt\nd_model = 8\n[precision]\nbuffer = bf16\n", {}},
         {"[data]\npath = a\n", {"data.path"}},
         {"[data]\nsource = text\npath = a\nsynthetic_sequences = 5\n",

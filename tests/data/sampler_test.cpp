@@ -114,5 +114,17 @@ TEST(Sampler, WrongArgumentsAreLogicErrors) {
     EXPECT_THROW(Sampler(1, 5, true).sample(-1), LogicError);
 }
 
+TEST(Sampler, PlaceIsTheInverse) {
+    for (const bool shuffle : {true, false}) {
+        for (const std::int64_t n : {1, 2, 3, 5, 16, 17, 1000}) {
+            const Sampler sampler(12, n, shuffle);
+            for (std::int64_t index = 0; index < 3 * n; ++index)
+                ASSERT_EQ(sampler.place(index / n, sampler.sample(index)), index % n) << n;
+        }
+    }
+    EXPECT_THROW(Sampler(1, 5, true).place(0, 5), LogicError);
+    EXPECT_THROW(Sampler(1, 5, true).place(-1, 0), LogicError);
+}
+
 }  // namespace
 }  // namespace fullshard::data

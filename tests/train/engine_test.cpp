@@ -2,14 +2,18 @@
 // what they must.
 #include "train/engine.h"
 
+#include "base/error.h"
 #include "base/rng.h"
 #include "custom_model/mixer.h"
+#include "model/gpt2.h"
+#include "model/llama.h"
 #include "model/simple_transformer.h"
 #include "train/toy_store.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -29,6 +33,28 @@ spec::SimpleTransformer small_model() {
     model.dropout = 0.25;
     model.norm_first = true;
     return model;
+}
+
+spec::Gpt2 small_gpt2() {
+    return {.vocab_size = kVocabulary,
+            .padded_vocab_size = 32,
+            .max_positions = 12,
+            .d_model = 16,
+            .num_heads = 2,
+            .num_layers = 3,
+            .d_ff = 24,
+            .dropout = 0.25};
+}
+
+spec::Llama small_llama() {
+    return {.vocab_size = kVocabulary,
+            .padded_vocab_size = 32,
+            .d_model = 16,
+            .num_heads = 4,
+            .num_kv_heads = 2,
+            .head_size = 6,
+            .num_layers = 3,
+            .d_ff = 24};
 }
 
 std::shared_ptr<const model::Model> small_mixer() {
@@ -107,6 +133,8 @@ std::vector<std::pair<std::string, std::shared_ptr<const model::Model>>> models(
     tied.tie_embeddings = true;
     return {{"plain", model::make_simple_transformer(small_model())},
             {"tied", model::make_simple_transformer(tied)},
+            {"gpt2", model::make_gpt2(small_gpt2())},
+            {"llama", model::make_llama(small_llama())},
             {"custom", small_mixer()}};
 }
 
@@ -240,6 +268,116 @@ TEST(Engine, AnFp32SinkHoldsTheGradientsOfHalfWidthTraining) {
             }
             EXPECT_LE(std::sqrt(error), 6e-3 * std::sqrt(norm)) << name << ' ' << parameter;
         }
+    }
+}
+
+/// An engine on a store of its own, for passes without gradients.
+class Reader {
+  public:
+    explicit Reader(std::shared_ptr<const model::Model> model)
+        : model_(std::move(model)),
+          layout_(shard::make_layout(model_->spec(), 1, {})),
+          schedule_(shard::make_schedule(layout_, shard::Residency::kWhileUsed, {})),
+          store_(layout_, initial_values(*model_, 11), DType::kFloat32, DType::kFloat32),
+          engine_(*model_, layout_, schedule_, store_, clock_, {}) {}
+
+    Engine* operator->() { return &engine_; }
+
+  private:
+    std::shared_ptr<const model::Model> model_;
+    shard::Layout layout_;
+    shard::Schedule schedule_;
+    ToyStore store_;
+    PhaseClock clock_;
+    Engine engine_;
+};
+
+/// -log softmax(logits)[target].
+double cross_entropy(std::span<const float> logits, std::int64_t target) {
+    double sum = 0;
+    for (const double logit : logits) sum += std::exp(logit);
+    return std::log(sum) - logits[static_cast<std::size_t>(target)];
+}
+
+// Logits of each position in turn give the loss that evaluation finds.
+TEST(NextLogits, AreThoseThatTheLossIsMadeOf) {
+    const data::TokenBatch batch = small_batch();
+    for (const auto& [name, model] : models()) {
+        Reader engine(model);
+        double loss = 0;
+        for (std::int64_t position = 0; position < batch.sequence; ++position) {
+            // Another position in each row.
+            std::vector<std::int64_t> positions;
+            for (std::int64_t row = 0; row < batch.batch; ++row)
+                positions.push_back((position + row) % batch.sequence);
+            const std::vector<float> logits = engine->next_logits(batch, positions);
+            ASSERT_EQ(std::ssize(logits), batch.batch * kVocabulary) << name;
+            for (std::int64_t row = 0; row < batch.batch; ++row) {
+                const auto target = batch.targets[static_cast<std::size_t>(
+                    row * batch.sequence + positions[static_cast<std::size_t>(row)])];
+                loss += cross_entropy(
+                    std::span(logits).subspan(static_cast<std::size_t>(row * kVocabulary),
+                                              static_cast<std::size_t>(kVocabulary)),
+                    target);
+            }
+        }
+        EXPECT_NEAR(loss, engine->evaluate(batch), 1e-5 * loss) << name;
+    }
+}
+
+TEST(NextLogits, RefuseAPositionOutsideItsRow) {
+    Reader engine(model::make_llama(small_llama()));
+    const data::TokenBatch batch = small_batch();
+    EXPECT_THROW(engine->next_logits(batch, std::vector<std::int64_t>{0, 1}), LogicError);
+    EXPECT_THROW(engine->next_logits(batch, std::vector<std::int64_t>{0, 1, 10}), LogicError);
+}
+
+/// Rows of documents of 4, 5 and 1 tokens, told apart.
+data::TokenBatch packed_batch() {
+    data::TokenBatch batch = small_batch();
+    for (std::int64_t row = 0; row < batch.batch; ++row) {
+        std::int64_t document = 0;
+        for (const std::int64_t length : {4, 5, 1}) {
+            for (std::int64_t position = 0; position < length; ++position) {
+                batch.positions.push_back(position);
+                batch.documents.push_back(document);
+            }
+            ++document;
+        }
+    }
+    return batch;
+}
+
+/// Tokens [first, last) of each row, as rows of their own.
+data::TokenBatch columns(const data::TokenBatch& batch, std::int64_t first, std::int64_t last) {
+    data::TokenBatch part;
+    part.batch = batch.batch;
+    part.sequence = last - first;
+    for (std::int64_t row = 0; row < batch.batch; ++row) {
+        for (std::int64_t i = row * batch.sequence + first; i < row * batch.sequence + last; ++i) {
+            part.tokens.push_back(batch.tokens[static_cast<std::size_t>(i)]);
+            part.targets.push_back(batch.targets[static_cast<std::size_t>(i)]);
+        }
+    }
+    return part;
+}
+
+TEST(Documents, HaveTheLossThatTheyHaveAlone) {
+    auto bidirectional = small_model();
+    bidirectional.causal = false;
+    const data::TokenBatch packed = packed_batch();
+    for (const auto& [name, model] :
+         {std::pair("causal", model::make_simple_transformer(small_model())),
+          std::pair("bidirectional", model::make_simple_transformer(bidirectional)),
+          std::pair("gpt2", model::make_gpt2(small_gpt2())),
+          std::pair("llama", model::make_llama(small_llama()))}) {
+        Reader engine(model);
+        const double alone = engine->evaluate(columns(packed, 0, 4)) +
+                             engine->evaluate(columns(packed, 4, 9)) +
+                             engine->evaluate(columns(packed, 9, 10));
+        const double together = engine->evaluate(packed);
+        EXPECT_NEAR(together, alone, 1e-5 * alone) << name;
+        EXPECT_GT(std::abs(engine->evaluate(small_batch()) - alone), 1e-4 * alone) << name;
     }
 }
 

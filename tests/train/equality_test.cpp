@@ -1,4 +1,6 @@
 // The promise of DESIGN section 5: equal bits for every store and every power-of-two world.
+#include "model/gpt2.h"
+#include "model/llama.h"
 #include "support/mpi_world.h"
 #include "train/training_outcome.h"
 #include "train/training_rig.h"
@@ -55,6 +57,48 @@ TEST(Equality, StoresAndPowerOfTwoWorldsGiveEqualBits) {
                 for (const Sharding& sharding : shardings(ranks)) {
                     EXPECT_TRUE(train(group, small_model(dropout), sharding, 4 / ranks) == expected)
                         << sharding.name << " on " << ranks << " ranks, dropout " << dropout;
+                }
+            });
+        }
+    }
+}
+
+// https://github.com/allenai/OLMo-core/pull/319, https://github.com/pytorch/torchtitan/issues/670:
+// replicas that started with other values trained side by side and nobody saw it.
+TEST(Equality, Gpt2AndLlamaStartAndTrainWithTheSameBitsInEveryWorld) {
+    constexpr std::int64_t kVocabulary = 23;
+    const spec::Gpt2 gpt2{.vocab_size = kVocabulary,
+                          .padded_vocab_size = 24,
+                          .max_positions = 9,
+                          .d_model = 12,
+                          .num_heads = 3,
+                          .num_layers = 2,
+                          .d_ff = 20,
+                          .dropout = 0.2};
+    const spec::Llama llama{.vocab_size = kVocabulary,
+                            .padded_vocab_size = 24,
+                            .d_model = 12,
+                            .num_heads = 4,
+                            .num_kv_heads = 2,
+                            .head_size = 4,
+                            .num_layers = 2,
+                            .d_ff = 20,
+                            .tie_embeddings = true};
+    for (const auto& model : {model::make_gpt2(gpt2), model::make_llama(llama)}) {
+        const auto train_on = [&](const comm::Group& ranks, const Sharding& sharding) {
+            return run_training(
+                ranks, model, kVocabulary,
+                {.sharding = sharding, .micro_batches = 4 / ranks.size(), .seed = kSeed}, kSteps);
+        };
+        const TrainingOutcome expected =
+            train_on(comm::Group::self(world().timeout_s()), unsharded());
+        for (const int ranks : {1, 2, 4}) {
+            if (ranks > world().size()) continue;
+            on_first_ranks(ranks, [&](const comm::Group& group) {
+                for (const Sharding& sharding : shardings(ranks)) {
+                    EXPECT_TRUE(train_on(group, sharding) == expected)
+                        << model->spec().family << ": " << sharding.name << " on " << ranks
+                        << " ranks";
                 }
             });
         }

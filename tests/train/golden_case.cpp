@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/windows.h"
+#include "model/hf_golden.h"
+#include "model/simple_transformer.h"
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 namespace fullshard::testing {
 namespace {
@@ -137,12 +140,64 @@ double largest_difference(const json& values, const json& references) {
 
 }  // namespace
 
+namespace {
+
+/// Rows of the stream one after another; each token's target is the next one.
+data::TokenBatch stream_batch(const json& train, std::int64_t step) {
+    data::TokenBatch batch;
+    batch.batch = train.at("batch");
+    batch.sequence = train.at("sequence");
+    batch.valid_targets = batch.batch * batch.sequence;
+    const auto begin = train.at("stream").begin() + step * batch.valid_targets;
+    batch.tokens.assign(begin, begin + batch.valid_targets);
+    batch.targets.assign(begin + 1, begin + batch.valid_targets + 1);
+    return batch;
+}
+
+GoldenCase read_hf_case(const std::string& name) {
+    const HfGolden model = read_hf_golden(name);
+    const json golden = json::parse(read_hf_text(name));
+    const json& train = golden.at("train");
+    GoldenCase result;
+    result.seed = model.seed;
+    result.model = make_closed_form_model(model.architecture);
+    const json& settings = train.at("optimizer");
+    result.optimizer.lr = settings.at("lr");
+    result.optimizer.beta1 = settings.at("beta1");
+    result.optimizer.beta2 = settings.at("beta2");
+    result.optimizer.eps = settings.at("eps");
+    result.optimizer.weight_decay = settings.at("weight_decay");
+    result.micro_batch = train.at("batch");
+    for (std::int64_t step = 0; step < train.at("steps").get<std::int64_t>(); ++step) {
+        result.batches.push_back(stream_batch(train, step));
+        const auto s = static_cast<std::size_t>(step);
+        result.steps.push_back(
+            {.loss = train.at("losses")[s], .grad_norm = train.at("grad_norms")[s]});
+    }
+    train.at("losses").get_to(result.full_width_losses);
+    result.loss_tolerance = kLossTolerance;
+    result.grad_norm_tolerance = kGradNormTolerance;
+    for (const json& stored : golden.at("parameters")) {
+        const std::string parameter = stored.at("name");
+        result.parameters.push_back({.name = parameter,
+                                     .first_gradient = norm_of(train, "first_gradients", parameter,
+                                                               kFirstGradientTolerance),
+                                     .after = norm_of(train, "after", parameter, kAfterTolerance),
+                                     .comparable_after = stored.at("comparable_after")});
+    }
+    return result;
+}
+
+}  // namespace
+
 GoldenCase read_golden(const std::string& name) {
+    constexpr std::string_view kHf = "hf/";
+    if (name.starts_with(kHf)) return read_hf_case(name.substr(kHf.size()));
     const json golden = json::parse(
         read_file(std::string(FULLSHARD_GOLDEN_DIR) + "/simple_transformer_" + name + ".json"));
     GoldenCase result;
     result.seed = golden.at("seed");
-    result.model = model_of(golden.at("model"));
+    result.model = model::make_simple_transformer(model_of(golden.at("model")));
     result.optimizer = optimizer_of(golden.at("optimizer"));
     result.precision = precision_of(golden);
     result.micro_batch = golden.at("data").at("micro_batch");
@@ -179,7 +234,11 @@ data::TokenBatch sequences_of(const data::TokenBatch& batch, std::int64_t first,
         const auto begin = values.begin() + first * batch.sequence;
         return std::vector<std::int64_t>(begin, begin + count * batch.sequence);
     };
-    data::TokenBatch part{rows(batch.tokens), rows(batch.targets), count, batch.sequence};
+    data::TokenBatch part;
+    part.tokens = rows(batch.tokens);
+    part.targets = rows(batch.targets);
+    part.batch = count;
+    part.sequence = batch.sequence;
     part.valid_targets =
         std::ssize(part.targets) - std::ranges::count(part.targets, data::kIgnoredTarget);
     return part;

@@ -3,9 +3,10 @@
 
 #include "config/deck.h"
 #include "data/loader.h"
-#include "spec/simple_transformer.h"
+#include "model/model.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ struct GoldenParameter {
 
 struct GoldenCase {
     std::uint64_t seed = 0;
-    spec::SimpleTransformer model;
+    std::shared_ptr<const model::Model> model;
     config::Optimizer optimizer;
     config::Precision precision;
     std::int64_t micro_batch = 0;           ///< sequences; rounding in half width depends on it
@@ -53,7 +54,8 @@ struct GoldenCase {
     }
 };
 
-/// Reads tests/golden/simple_transformer_<name>.json.
+/// Reads tests/golden/simple_transformer_<name>.json or, for names that begin with "hf/", training
+/// of a model of transformers.
 GoldenCase read_golden(const std::string& name);
 
 /// Sequences [first, first + count) of a batch.

@@ -126,7 +126,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, Golden,
                          ::testing::Values("postnorm_relu_causal", "prenorm_gelu_bidirectional",
                                            "odd_sizes", "accumulation", "clip_norm", "clip_value",
                                            "tied", "frozen_parts", "frozen_bottom",
-                                           "parameter_groups", "unused_positions", "bf16", "fp16"));
+                                           "parameter_groups", "unused_positions", "bf16", "fp16",
+                                           "hf/gpt2_tied", "hf/gpt2_untied", "hf/gpt2_folder",
+                                           "hf/llama_untied", "hf/llama_tied", "hf/llama_folder"));
 
 TEST_P(Golden, OneRankAgreesWithPyTorch) {
     if (world().size() > 1) GTEST_SKIP() << "needs one rank only, and a world of one runs it";

@@ -144,5 +144,29 @@ TEST_F(RunFolder, MustBeAFolder) {
     EXPECT_THROW(check_run_folder(folder_ / "run.log"), UsageError);
 }
 
+TEST_F(RunFolder, KeepsTheFilesOfATokenizer) {
+    write("elsewhere/tokenizer.json", "{}");
+    write("elsewhere/model.safetensors", "weights");
+    keep_tokenizer(folder_, folder_ / "elsewhere");
+    EXPECT_EQ(read_file(folder_ / "tokenizer/tokenizer.json"), "{}");
+    EXPECT_FALSE(fs::exists(folder_ / "tokenizer/model.safetensors"));
+
+    write("elsewhere/tokenizer.json", "{1}");  // a start that goes on
+    keep_tokenizer(folder_, folder_ / "elsewhere");
+    EXPECT_EQ(read_file(folder_ / "tokenizer/tokenizer.json"), "{1}");
+    keep_tokenizer(folder_, folder_ / "tokenizer");  // by an effective deck
+    EXPECT_EQ(read_file(folder_ / "tokenizer/tokenizer.json"), "{1}");
+    keep_tokenizer(folder_, {});
+}
+
+TEST_F(RunFolder, ATokenizerIsAFolder) {
+    check_tokenizer({});
+    write("elsewhere/tokenizer.bin", "");
+    check_tokenizer(folder_ / "elsewhere");
+    EXPECT_THROW(check_tokenizer(folder_), UsageError);
+    EXPECT_THROW(check_tokenizer(folder_ / "none"), UsageError);
+    EXPECT_THROW(check_tokenizer(folder_ / "run.log"), UsageError);
+}
+
 }  // namespace
 }  // namespace fullshard::train

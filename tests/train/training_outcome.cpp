@@ -1,10 +1,12 @@
 #include "train/training_outcome.h"
 
 #include "data/synthetic_source.h"
+#include "model/simple_transformer.h"
 #include "support/store_reading.h"
 
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace fullshard::testing {
 
@@ -28,11 +30,12 @@ data::TrainingLoader small_loader(std::int64_t vocab_size, std::int64_t micro_ba
             true};
 }
 
-TrainingOutcome run_training(const comm::Group& ranks, const spec::SimpleTransformer& model,
-                             const RigOptions& options, std::int64_t steps) {
-    TrainingRig rig(ranks, model, options);
+TrainingOutcome run_training(const comm::Group& ranks, std::shared_ptr<const model::Model> model,
+                             std::int64_t vocab_size, const RigOptions& options,
+                             std::int64_t steps) {
+    TrainingRig rig(ranks, std::move(model), options);
     const data::TrainingLoader data =
-        small_loader(model.vocab_size, options.micro_batches * ranks.size());
+        small_loader(vocab_size, options.micro_batches * ranks.size());
     TrainingOutcome outcome;
     for (std::int64_t step = 0; step < steps; ++step) {
         const auto load = [&](std::int64_t g) {
@@ -46,7 +49,7 @@ TrainingOutcome run_training(const comm::Group& ranks, const spec::SimpleTransfo
         if (step == 0) outcome.first_gradients = rig.gradients();
         rig.update(kRate);
     }
-    const auto held_out = std::make_shared<data::SyntheticSource>(4, 7, 9, model.vocab_size);
+    const auto held_out = std::make_shared<data::SyntheticSource>(4, 7, 9, vocab_size);
     const data::ValidationLoader validation(
         data::Windows(held_out, {0, held_out->size()}, 9, data::TargetRule::kNext), 2);
     outcome.validation_loss = rig.evaluate(validation).loss;
@@ -61,6 +64,12 @@ TrainingOutcome run_training(const comm::Group& ranks, const spec::SimpleTransfo
     outcome.first_moments = moments(&optim::AdamW::first_moment);
     outcome.second_moments = moments(&optim::AdamW::second_moment);
     return outcome;
+}
+
+TrainingOutcome run_training(const comm::Group& ranks, const spec::SimpleTransformer& model,
+                             const RigOptions& options, std::int64_t steps) {
+    return run_training(ranks, model::make_simple_transformer(model), model.vocab_size, options,
+                        steps);
 }
 
 }  // namespace fullshard::testing

@@ -6,6 +6,7 @@
 #include "train/training_rig.h"
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace fullshard::testing {
@@ -27,6 +28,9 @@ data::TrainingLoader small_loader(std::int64_t vocab_size, std::int64_t micro_ba
 
 /// `steps` steps on small_loader(), then an evaluation. `options.micro_batches` are a rank's.
 /// Collective over `ranks`.
+TrainingOutcome run_training(const comm::Group& ranks, std::shared_ptr<const model::Model> model,
+                             std::int64_t vocab_size, const RigOptions& options,
+                             std::int64_t steps);
 TrainingOutcome run_training(const comm::Group& ranks, const spec::SimpleTransformer& model,
                              const RigOptions& options, std::int64_t steps);
 

@@ -110,7 +110,8 @@ bool TrainingRig::update(double lr) {
 train::Evaluation TrainingRig::evaluate(const data::ValidationLoader& loader) {
     const train::StopRequest nobody;
     train::StopController stop(nobody, config::Stop{}, std::nullopt);
-    return train::Evaluator(engine(), loader, world()).evaluate(stop).value();
+    const std::vector<train::NamedValidation> parts{{"held out", loader, {}}};
+    return train::Evaluator(engine(), parts, world()).evaluate(stop).value();
 }
 
 std::vector<std::vector<float>> TrainingRig::parameters() {
