@@ -1,4 +1,4 @@
-# cmake --install: the programs, decks, cluster scripts and the README.
+# cmake --install: the programs, decks, cluster scripts, what prepares token files, and the README.
 include(GNUInstallDirs)
 
 # The installed programs find LibTorch and HDF5 where they were linked from.
@@ -13,4 +13,7 @@ foreach(folder IN ITEMS inputs slurm)
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/fullshard USE_SOURCE_PERMISSIONS)
   endif()
 endforeach()
+install(PROGRAMS tools/tokenize.py DESTINATION ${CMAKE_INSTALL_DATADIR}/fullshard/tools)
+install(DIRECTORY tools/tokenizing DESTINATION ${CMAKE_INSTALL_DATADIR}/fullshard/tools
+        FILES_MATCHING PATTERN *.py)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)

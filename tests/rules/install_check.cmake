@@ -24,6 +24,7 @@ if(NOT at EQUAL -1)
   message(FATAL_ERROR "the installed program's run path names the build tree: ${run_path}")
 endif()
 
+execute_process(COMMAND ${prefix}/${DATADIR}/fullshard/tools/tokenize.py --help OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 if(NOT IS_DIRECTORY ${prefix}/${DATADIR}/fullshard/inputs)
   message(FATAL_ERROR "the input decks were not installed")
 endif()
