@@ -244,7 +244,8 @@ TEST_F(ReportedCheckpointBugs, EqualTensorsAreNotTakenForTied) {
 TEST_F(ReportedCheckpointBugs, ExportHasTheTypeThatWasAskedFor) {
     const fs::path saved = toy::save(parent_);
     consolidate(saved, out("bf16.safetensors"), {.dtype = DType::kBFloat16});
-    const fs::path narrow = import_weights(out("bf16.safetensors"), folder_.path() / "narrow").folder;
+    const fs::path narrow =
+        import_weights(out("bf16.safetensors"), folder_.path() / "narrow").folder;
     const std::pair<DType, const char*> types[] = {
         {DType::kFloat32, "F32"}, {DType::kBFloat16, "BF16"}, {DType::kFloat16, "F16"}};
     for (const fs::path& source : {saved, narrow}) {

@@ -5,7 +5,6 @@
 //
 // FILE gets fp32 [tokens, vocab_size] of one sequence with the weights in model.init_from.
 #include "base/error.h"
-#include "base/error.h"
 #include "base/files.h"
 #include "comm/mpi_session.h"
 #include "config/parser.h"
