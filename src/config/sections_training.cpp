@@ -31,7 +31,8 @@ Section train_section() {
              "Steps from one evaluation to the next. 0: only before the first and after the "
              "last step."),
          key("train.eval_max_sequences", s, &Train::eval_max_sequences, Integer{0, kMaxCount},
-             "sequences", "Held-out sequences that one evaluation uses at most. 0: all."),
+             "sequences",
+             "Held-out sequences of each source that one evaluation uses at most. 0: all."),
          key("train.stop_at_step", s, &Train::stop_at_step, Integer{0, kMaxCount}, "steps",
              "Write a checkpoint after this step and leave with exit code 85, as after a signal. "
              "0: never."),

@@ -21,7 +21,7 @@ void require_valid(std::int64_t sequence, const Cutting& cutting) {
         throw UsageError(
             "data.targets = rolled predicts the first token of a sequence from its last, whatever "
             "their documents: set data.targets = next, or data.packing = stream and "
-            "data.document_mask = false");
+            "data.document_mask = off");
 }
 
 /// Calls visit(position, counts) for the loss mask of tokens [first, end).
