@@ -76,19 +76,13 @@ void require_valid(const Gpt2& model) {
 
 ModelSpec describe(const Gpt2& model) {
     require_valid(model);
-    ModelSpec spec{"gpt2", {embedding_stage(model)}};
-    for (std::int64_t i = 0; i < model.num_layers; ++i)
-        spec.stages.push_back(block_stage(model, i));
-    spec.stages.push_back(head_stage(model));
-    return spec;
+    return stack(
+        "gpt2", embedding_stage(model), model.num_layers,
+        [&](std::int64_t index) { return block_stage(model, index); }, head_stage(model));
 }
 
 double training_flops_per_token(const Gpt2& model, std::int64_t sequence) {
-    const auto d = static_cast<double>(model.d_model);
-    const auto layers = static_cast<double>(model.num_layers);
-    const double layer_weights = 4.0 * d * d + 2.0 * d * static_cast<double>(model.d_ff);
-    const double head_weights = d * static_cast<double>(model.vocab_size);
-    return training_flops(layers * layer_weights + head_weights, layers * d, sequence);
+    return plain_training_flops(model, sequence);
 }
 
 }  // namespace fullshard::spec

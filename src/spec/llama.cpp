@@ -100,11 +100,9 @@ void require_valid(const Llama& model) {
 
 ModelSpec describe(const Llama& model) {
     require_valid(model);
-    ModelSpec spec{"llama", {embedding_stage(model)}};
-    for (std::int64_t i = 0; i < model.num_layers; ++i)
-        spec.stages.push_back(block_stage(model, i));
-    spec.stages.push_back(head_stage(model));
-    return spec;
+    return stack(
+        "llama", embedding_stage(model), model.num_layers,
+        [&](std::int64_t index) { return block_stage(model, index); }, head_stage(model));
 }
 
 double training_flops_per_token(const Llama& model, std::int64_t sequence) {

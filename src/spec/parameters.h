@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace fullshard::spec {
 
@@ -52,5 +53,25 @@ void require_divisor(Mistakes& mistakes, std::string_view key, std::int64_t valu
 /// 6 for each of the weights in matrix products, and 12 * attention_width * sequence, where
 /// `attention_width` is that of the queries of all layers together.
 double training_flops(double product_weights, double attention_width, std::int64_t sequence);
+
+/// The same for layers of four square matrices in attention and two in the feed-forward part.
+template <typename Model>
+double plain_training_flops(const Model& model, std::int64_t sequence) {
+    const auto d = static_cast<double>(model.d_model);
+    const auto layers = static_cast<double>(model.num_layers);
+    const double layer_weights = 4.0 * d * d + 2.0 * d * static_cast<double>(model.d_ff);
+    const double head_weights = d * static_cast<double>(model.vocab_size);
+    return training_flops(layers * layer_weights + head_weights, layers * d, sequence);
+}
+
+/// A model of the stages `embedding`, block(0) ... block(num_layers - 1), `head`.
+template <typename Block>
+ModelSpec stack(std::string family, StageSpec embedding, std::int64_t num_layers, Block block,
+                StageSpec head) {
+    ModelSpec spec{std::move(family), {std::move(embedding)}};
+    for (std::int64_t i = 0; i < num_layers; ++i) spec.stages.push_back(block(i));
+    spec.stages.push_back(std::move(head));
+    return spec;
+}
 
 }  // namespace fullshard::spec
