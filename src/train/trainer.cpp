@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <thread>
 
 namespace fullshard::train {
@@ -50,6 +52,7 @@ Trainer::Trainer(const TrainingState& state, const TrainerOptions& options,
       progress_(progress),
       judge_(options.on_nonfinite, options.loss_scaling),
       tokens_by_source_(state.loader.valid_targets_before(progress.step)),
+      step_by_source_(tokens_by_source_.size()),
       mine_(static_cast<std::size_t>(options.micro_batches) + 1),
       of_all_(mine_.size() * static_cast<std::size_t>(state.world.size())),
       votes_(static_cast<std::size_t>(state.world.size())),
@@ -115,7 +118,8 @@ void Trainer::advance(const StepResult& result) {
     progress_.step = result.step;
     progress_.optimizer_step = state_.optimizer.step_count();
     progress_.tokens += result.tokens;
-    state_.loader.add_valid_targets(result.step - 1, tokens_by_source_);
+    std::ranges::transform(tokens_by_source_, step_by_source_, tokens_by_source_.begin(),
+                           std::plus());
     progress_.samples = state_.loader.samples_before(result.step);
     progress_.loss_scaler.reset();
     if (const auto scaler = judge_.scaler_state()) progress_.loss_scaler = saved_form(*scaler);
@@ -135,7 +139,9 @@ StepResult Trainer::step(std::int64_t step) {
     let_faults_happen(step);
     StepResult result;
     result.step = step;
-    result.tokens = state_.loader.valid_targets(step - 1);
+    std::ranges::fill(step_by_source_, 0);
+    state_.loader.add_valid_targets(step - 1, step_by_source_);
+    result.tokens = std::reduce(step_by_source_.begin(), step_by_source_.end());
     result.loss_scale = judge_.loss_scale();
     result.lr = optim::learning_rate(state_.schedule, state_.optimizer.step_count());
     std::ranges::fill(mine_, 0.0);

@@ -159,6 +159,7 @@ class Trainer {
     checkpoint::Progress progress_;
     StepJudge judge_;
     std::vector<std::int64_t> tokens_by_source_;
+    std::vector<std::int64_t> step_by_source_;  ///< valid targets of the step at hand
     std::vector<double> mine_;    ///< loss of each micro-batch, then the vote on stopping
     std::vector<double> of_all_;  ///< the same of each rank
     std::vector<double> votes_;   ///< of each rank
