@@ -274,12 +274,16 @@ struct Topology {
 
 enum class Backend : std::uint8_t { kMpi };
 
+/// Whether a thread of its own moves messages between nodes while a rank computes.
+enum class ProgressThread : std::uint8_t { kAuto, kOn, kOff };
+
 struct Comm {
     Backend backend = Backend::kMpi;
     bool node_shared = true;
     double timeout_s = 300.0;        ///< longest silence of a rank, and longest wait for others
     double start_timeout_s = 600.0;  ///< the same until the first step is done
     bool check = false;              ///< ranks compare every collective before it runs
+    ProgressThread progress_thread = ProgressThread::kAuto;
 
     bool operator==(const Comm&) const = default;
 };
@@ -313,8 +317,13 @@ struct Checkpoint {
     bool operator==(const Checkpoint&) const = default;
 };
 
+/// The library that multiplies fp32 matrices. kPreferred: the first of the others that all ranks
+/// can load; kAuto: the one that rank 0 measures to be the fastest.
+enum class Gemm : std::uint8_t { kPreferred, kAuto, kOneDnn, kOpenBlas, kLibTorch };
+
 struct Kernels {
     std::int64_t threads = 1;  ///< of each rank
+    Gemm gemm = Gemm::kPreferred;
 
     bool operator==(const Kernels&) const = default;
 };

@@ -15,6 +15,9 @@ Section topology_section() {
 Section comm_section() {
     const auto s = &Deck::comm;
     const Choice<Backend> backends{{{"mpi", Backend::kMpi}}};
+    const Choice<ProgressThread> threads{{{"auto", ProgressThread::kAuto},
+                                          {"on", ProgressThread::kOn},
+                                          {"off", ProgressThread::kOff}}};
     return {
         "comm",
         "How ranks talk to each other.",
@@ -100,10 +103,21 @@ Section checkpoint_section() {
 
 Section kernels_section() {
     const auto s = &Deck::kernels;
+    const Choice<Gemm> libraries{{{"preferred", Gemm::kPreferred},
+                                  {"auto", Gemm::kAuto},
+                                  {"onednn", Gemm::kOneDnn},
+                                  {"openblas", Gemm::kOpenBlas},
+                                  {"libtorch", Gemm::kLibTorch}}};
     return {"kernels",
             "How a rank computes.",
             {key("kernels.threads", s, &Kernels::threads, Integer{1, 1024}, "threads",
-                 "Compute threads of each rank. Equal results need equal numbers of threads.")}};
+                 "Compute threads of each rank. Equal results need equal numbers of threads."),
+             key("kernels.gemm", s, &Kernels::gemm, libraries, "",
+                 "Library that multiplies fp32 matrices. preferred: the first of onednn, openblas, "
+                 "libtorch that all ranks can load. auto: rank 0 measures those it can load for "
+                 "a moment and picks the fastest for all. The effective deck and checkpoints hold "
+                 "what was picked, and a run that goes on uses it again: equal results need equal "
+                 "libraries. Products of 16-bit types are LibTorch's.")}};
 }
 
 Section fault_section() {

@@ -10,9 +10,9 @@
 namespace fullshard::train {
 
 /// One JSON object a line, with "kind": run, step (each logged step: rates are means since the last
-/// one, `tokens` counts all so far), eval, checkpoint, event or summary. Rank 0 writes, other
-/// ranks' calls do nothing. Each line is flushed as a whole. Throws RunError when the file cannot
-/// be written.
+/// one, `tokens` counts all so far), eval, checkpoint, event or summary; and "time", when it was
+/// written, in seconds since 1970. Rank 0 writes, other ranks' calls do nothing. Each line is
+/// flushed as a whole. Throws RunError when the file cannot be written.
 class Metrics {
   public:
     Metrics(const std::filesystem::path& path, bool writes);
