@@ -53,7 +53,7 @@ MpiCommunicator::MpiCommunicator(const Group& group, Progress& progress, Channel
       progress_(progress),
       channel_name_(std::move(channel_name)),
       max_message_bytes_(max_message_bytes),
-      registration_(progress, [this] { advance_all(); }) {
+      registration_(progress, [this] { return advance_all(); }) {
     ensure(max_message_bytes > 0 && max_message_bytes < (std::int64_t{1} << 31),
            "a message's byte count fits MPI's int");
 }
@@ -239,10 +239,12 @@ bool MpiCommunicator::advance(Operation& operation) {
     return true;
 }
 
-void MpiCommunicator::advance_all() {
+bool MpiCommunicator::advance_all() {
+    bool under_way = false;
     for (const auto& operation : operations_) {
-        if (operation->active) advance(*operation);
+        if (operation->active && !advance(*operation)) under_way = true;
     }
+    return under_way;
 }
 
 bool MpiCommunicator::ready(std::int64_t id) {

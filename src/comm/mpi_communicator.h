@@ -59,7 +59,8 @@ class MpiCommunicator final : public Communicator {
     void exchange_for_sum(Operation& operation, const UnevenBlocks& blocks, TypedSpan scratch);
     bool messages_complete(Operation& operation);
     bool advance(Operation& operation);
-    void advance_all();
+    /// Whether any is not complete yet.
+    bool advance_all();
 
     Group group_;
     Progress& progress_;

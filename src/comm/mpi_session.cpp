@@ -21,10 +21,10 @@ namespace fullshard::comm {
 
 MpiSession::MpiSession(int& argc, char**& argv) {
     int provided = MPI_THREAD_SINGLE;
-    check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    if (provided < MPI_THREAD_FUNNELED) {
+    check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    if (provided < MPI_THREAD_SERIALIZED) {
         throw RunError(
-            "this MPI library grants no MPI_THREAD_FUNNELED; use one built with thread support");
+            "this MPI library grants no MPI_THREAD_SERIALIZED; use one built with thread support");
     }
     check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");

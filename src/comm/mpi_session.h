@@ -9,8 +9,8 @@ namespace fullshard::comm {
 /// that outlives every group, arena and communicator.
 class MpiSession {
   public:
-    /// Throws RunError when the library grants less than MPI_THREAD_FUNNELED: helper threads (of
-    /// LibTorch, and the watchdog's) exist, though only the main thread calls MPI, but to abort.
+    /// Throws RunError when the library grants less than MPI_THREAD_SERIALIZED: the main thread and
+    /// a ProgressThread call MPI in turns; other threads do so only to abort.
     MpiSession(int& argc, char**& argv);
     /// Finalises, but not while an exception unwinds: peers may never reach the collective.
     ~MpiSession();
@@ -20,7 +20,7 @@ class MpiSession {
     int rank() const { return rank_; }
     int size() const { return size_; }
     const std::string& host() const { return host_; }
-    /// For example "MPI_THREAD_FUNNELED": what the library granted.
+    /// For example "MPI_THREAD_SERIALIZED": what the library granted.
     std::string thread_level() const;
 
     /// Prints "fullshard: <process>: <cause>" as one line and ends all ranks at once with

@@ -40,6 +40,24 @@ std::vector<int> union_of(const Masks& masks) {
     return all;
 }
 
+struct Host {
+    std::string name;
+    int cpus = 0;  ///< online
+    Masks masks;   ///< of its ranks
+};
+
+/// In the order of ranks. Emulated nodes of a host are one: they compete for its CPUs.
+std::vector<Host> hosts_of(std::span<const RankPlace> places) {
+    std::vector<Host> hosts;
+    std::map<std::string, std::size_t> index;
+    for (const RankPlace& place : places) {
+        const auto [position, is_new] = index.try_emplace(place.host, hosts.size());
+        if (is_new) hosts.push_back({place.host, place.node_cpus, {}});
+        hosts[position->second].masks.emplace_back(place.cpus);
+    }
+    return hosts;
+}
+
 std::string threads_text(std::int64_t threads) {
     return fmt::format("{} thread{}", threads, threads == 1 ? "" : "s");
 }
@@ -153,22 +171,18 @@ std::string cpu_list(std::span<const int> cpus) {
     return text.empty() ? "none" : text;
 }
 
+bool have_cpus(std::span<const RankPlace> places, std::int64_t cpus) {
+    return std::ranges::all_of(hosts_of(places), [&](const Host& host) {
+        const auto is_wide = [&](auto mask) { return std::ssize(mask) >= cpus; };
+        return std::ssize(union_of(host.masks)) >= std::ssize(host.masks) * cpus &&
+               std::ranges::all_of(host.masks, is_wide);
+    });
+}
+
 std::vector<std::string> placement_warnings(std::span<const RankPlace> places,
                                             std::int64_t threads) {
-    struct Host {
-        std::string name;
-        int cpus = 0;
-        Masks masks;
-    };
-    std::vector<Host> hosts;  // in the order of ranks; emulated nodes of a host compete, too
-    std::map<std::string, std::size_t> index;
-    for (const RankPlace& place : places) {
-        const auto [position, is_new] = index.try_emplace(place.host, hosts.size());
-        if (is_new) hosts.push_back({place.host, place.node_cpus, {}});
-        hosts[position->second].masks.emplace_back(place.cpus);
-    }
     std::vector<std::pair<std::string, std::vector<std::string>>> found;
-    for (const Host& host : hosts) {
+    for (const Host& host : hosts_of(places)) {
         const auto sentence = trouble(host.masks, host.cpus, threads);
         if (!sentence) continue;
         auto same =

@@ -32,6 +32,10 @@ std::vector<RankPlace> gather_places(const Topology& topology);
 /// "0-3,8" of ascending numbers; "none" without any.
 std::string cpu_list(std::span<const int> cpus);
 
+/// Whether every rank can have `cpus` CPUs to itself: its host has as many for each of its ranks
+/// among those that they may use, and none is bound to fewer.
+bool have_cpus(std::span<const RankPlace> places, std::int64_t cpus);
+
 /// A sentence with its remedy for each thing that makes ranks of a host wait for each other's CPUs:
 /// fewer CPUs than ranks * threads, masks that overlap or are too small for the `threads` that each
 /// rank computes with, ranks that are not bound at all. Hosts in the same state share a sentence.

@@ -12,7 +12,8 @@ namespace fullshard::comm {
 /// behalf of one store shares one of these.
 class Progress {
   public:
-    using Advance = std::function<void()>;
+    /// Goes as far as it can without waiting; whether anything is still under way.
+    using Advance = std::function<bool()>;
 
     /// Takes part until the registration ends. The Progress must outlive it.
     class Registration {
@@ -32,9 +33,12 @@ class Progress {
         std::list<Advance>::iterator position_;
     };
 
-    /// Lets everybody advance as far as possible without waiting.
-    void advance() {
-        for (const Advance& each : all_) each();
+    /// Lets everybody advance as far as possible without waiting; whether anything is still under
+    /// way.
+    bool advance() {
+        bool under_way = false;
+        for (const Advance& each : all_) under_way |= each();
+        return under_way;
     }
 
   private:

@@ -4,9 +4,9 @@
 #include "base/files.h"
 #include "comm/hang_report.h"
 #include "comm/mpi_session.h"
+#include "comm/signals_blocked.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <chrono>
 #include <cstdio>
@@ -25,26 +25,10 @@ constexpr double kLongestRound = 2.0;  // seconds
 /// rank to speak.
 constexpr double kGatherSeconds = 4.0;
 
-/// Signals are for the main thread's handlers; this one must not run them.
-class SignalsBlocked {
-  public:
-    SignalsBlocked() {
-        sigset_t all;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before_);
-    }
-    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-    SignalsBlocked(const SignalsBlocked&) = delete;
-    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
-  private:
-    sigset_t before_{};
-};
-
 }  // namespace
 
 Watchdog::Watchdog(std::shared_ptr<Ledger> ledger) : ledger_(std::move(ledger)) {
-    const SignalsBlocked blocked;  // a thread inherits its maker's mask
+    const SignalsBlocked blocked;
     thread_ = std::thread([this] { watch(); });
 }
 

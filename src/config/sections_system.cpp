@@ -31,7 +31,11 @@ Section comm_section() {
              "The same until the first step is done: setting up, reading data and checkpoints."),
          key("comm.check", s, &Comm::check, Boolean{}, "",
              "Ranks compare every collective before it runs, and the job ends with both calls "
-             "named where two differ. Costs a message and a wait for each.")}};
+             "named where two differ. Costs a message and a wait for each."),
+         key("comm.progress_thread", s, &Comm::progress_thread, threads, "",
+             "A thread of each rank moves messages and sums gradients while the rank computes: "
+             "MPI moves nothing outside its calls. auto: where each rank has a CPU more than "
+             "kernels.threads. Changes no bit. no_shard has none.")}};
 }
 
 Section stop_section() {

@@ -46,7 +46,18 @@ ArenaStore::ArenaStore(const Layout& layout, const Schedule& schedule, const com
           layout_, gradient_slots_, place_, options, arena_,
           elements(arena_, parameters_.bytes(),
                    GradReducer::arena_numel(gradient_slots_, place_, options), options.gradient()),
-          parameter_channels, {lane_.get(), replicas_.get()}, disturbance_) {}
+          parameter_channels, {lane_.get(), replicas_.get()}, disturbance_) {
+    if (!options.progress_thread) return;
+    thread_.emplace([this] {
+        const bool messages = progress_.advance();
+        return reducer_.advance() || messages;
+    });
+}
+
+comm::ProgressThread::Computing ArenaStore::computing() {
+    if (!thread_) return {};
+    return comm::ProgressThread::Computing(*thread_);
+}
 
 std::int64_t ArenaStore::owned_begin(std::int64_t unit_index) const {
     return place_.shard() * unit(unit_index).shard_numel();

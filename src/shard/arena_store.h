@@ -4,12 +4,14 @@
 #include "comm/communicator.h"
 #include "comm/node_arena.h"
 #include "comm/progress.h"
+#include "comm/progress_thread.h"
 #include "comm/topology.h"
 #include "shard/grad_reducer.h"
 #include "shard/store_options.h"
 #include "shard/unit_store.h"
 
 #include <memory>
+#include <optional>
 #include <span>
 
 namespace fullshard::shard {
@@ -23,6 +25,7 @@ class ArenaStore : public UnitStore {
     void begin_gradients(std::int64_t unit) override { reducer_.begin(unit); }
     void reduce(std::int64_t unit) override { reducer_.reduce(unit); }
     void finish_reductions() override { reducer_.finish(); }
+    comm::ProgressThread::Computing computing() override;
     std::int64_t owned_begin(std::int64_t unit) const override;
     std::span<const float> gradient(std::int64_t unit) const override {
         return reducer_.gradient(unit);
@@ -69,6 +72,7 @@ class ArenaStore : public UnitStore {
     std::unique_ptr<comm::Communicator> replicas_;
     GradReducer reducer_;
     Traffic parameter_traffic_;
+    std::optional<comm::ProgressThread> thread_;  ///< last: it uses what is above
 };
 
 /// fp32 master shards of all units, in memory of their own.

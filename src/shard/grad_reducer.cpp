@@ -25,7 +25,8 @@ std::int64_t largest_shard(const Layout& layout) {
 std::function<std::string(int channel)> channel_names(const Layout& layout) {
     return [&layout](int channel) -> std::string {
         if (channel == kReduceChannel) return "gradient reduction";
-        return "gather of " + layout.units.at(static_cast<std::size_t>(channel - gather_channel(0))).name();
+        return "gather of " +
+               layout.units.at(static_cast<std::size_t>(channel - gather_channel(0))).name();
     };
 }
 
@@ -151,21 +152,21 @@ void GradReducer::reduce(std::int64_t index) {
     ++uses_[s];
     arena_.post(ready_channel(s));
     pending_.push_back(index);
-    advance_without_waiting();
+    advance();
 }
 
 /// Waits only where every rank must come: a rank that waited here, because it happened to be ready,
 /// could wait for one that waits for it elsewhere.
-void GradReducer::advance_without_waiting() {
+bool GradReducer::advance() {
     for (;;) {
         if (flight_.stage != Flight::Stage::kNone) {
-            if (!flight_.handle.ready()) return;
+            if (!flight_.handle.ready()) return true;
             advance_flight();
             continue;
         }
-        if (pending_.empty()) return;
+        if (pending_.empty()) return false;
         const std::size_t oldest = slot_index(pending_.front());
-        if (!arena_.reached(ready_channel(oldest), uses_[oldest])) return;
+        if (!arena_.reached(ready_channel(oldest), uses_[oldest])) return true;
         start_oldest();
     }
 }

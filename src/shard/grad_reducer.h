@@ -41,7 +41,7 @@ struct ReductionPeers {
 /// exchange and sum over the nodes, replicas over the shard groups, and the result is added to the
 /// sum over micro-batches. Replicas wait for the last micro-batch under SumOrder::kFast.
 ///
-/// A reduction is completed only when its slot is needed again or at the end of the step: the
+/// A reduction is waited for only when its slot is needed again or at the end of the step: the
 /// slowest rank has until then. Reductions are completed in the order they were started, on every
 /// rank.
 ///
@@ -64,6 +64,8 @@ class GradReducer {
     void begin(std::int64_t unit);
     void reduce(std::int64_t unit);
     void finish();
+    /// Goes on with reductions under way as far as it can without waiting; whether any are left.
+    bool advance();
     std::span<const float> gradient(std::int64_t unit) const;
 
     /// Private memory beside the slots.
@@ -95,7 +97,6 @@ class GradReducer {
     std::int64_t consumed_channel(std::size_t slot) const { return ready_channel(slot) + 1; }
     bool pending_in(std::size_t slot) const;
     TypedSpan begin_slot(std::int64_t unit);
-    void advance_without_waiting();
     void start_oldest();
     /// Where the sum over the shard group goes, in the reduce type.
     TypedSpan group_sum(std::int64_t unit);

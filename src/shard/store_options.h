@@ -36,6 +36,7 @@ struct StoreOptions {
     std::int64_t micro_batches = 1;    ///< per rank and step
     SumOrder order = SumOrder::kTree;
     Accumulation accumulation = Accumulation::kSharded;
+    bool progress_thread = false;  ///< messages and sums go on while the rank computes
     Faults faults = {};
 
     /// Type of gradient slots: what backward writes.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/grad_sink.h"
+#include "comm/progress_thread.h"
 #include "shard/schedule.h"
 
 #include <cstdint>
@@ -95,6 +96,9 @@ class UnitStore {
     virtual void begin_gradients(std::int64_t unit) = 0;
     /// Starts summing this micro-batch's gradient over the ranks.
     virtual void reduce(std::int64_t unit) = 0;
+    /// While the result lives, the rank computes: it makes no call of the store but to sinks, and
+    /// none of MPI. What is under way between ranks may go on meanwhile.
+    virtual comm::ProgressThread::Computing computing() { return {}; }
     /// Returns when every started reduction is complete and the micro-batches are summed.
     virtual void finish_reductions() = 0;
 

@@ -69,10 +69,12 @@ std::string memory_text(const RunSetup& setup) {
 
 void announce_ranks(const RunSetup& setup, Log& log) {
     log.info("{}", setup.sharded.topology().describe());
-    for (const std::string& line : place_map(setup.places, kMostNodeLines)) log.info("  {}", line);
+    for (const std::string& line : place_map(setup.sharded.plan().places, kMostNodeLines))
+        log.info("  {}", line);
     if (const std::string text = exchange_text(setup); !text.empty()) log.info("  {}", text);
-    log.info("launched by {}; device: cpu, {}, {} a rank", launch_text(setup.launch),
-             cpu_capability(), plural(setup.start.deck.kernels.threads, "compute thread"));
+    log.info("launched by {}; device: cpu, {}, {}{} a rank", launch_text(setup.launch),
+             cpu_capability(), plural(setup.start.deck.kernels.threads, "compute thread"),
+             setup.sharded.plan().options.progress_thread ? " and one for messages" : "");
 }
 
 void announce_model(const RunSetup& setup, Log& log) {
@@ -137,7 +139,7 @@ std::vector<std::string> warnings_of(const RunSetup& setup) {
         warnings.insert(warnings.end(), more.begin(), more.end());
     };
     append(version_warnings());
-    append(comm::placement_warnings(setup.places, deck.kernels.threads));
+    append(comm::placement_warnings(setup.sharded.plan().places, deck.kernels.threads));
     const std::int64_t planned = planned_memory(setup).node;
     if (const NodeMemory node = node_memory(); node.total > 0 && planned > node.total / 10 * 9) {
         warnings.push_back(fmt::format(
@@ -177,7 +179,7 @@ nlohmann::ordered_json run_record(const RunSetup& setup) {
                                   {"launcher", setup.launch.launcher},
                                   {"ranks", sharded.world().size()},
                                   {"node_sizes", sharded.topology().node_sizes},
-                                  {"placement", to_json(setup.places)},
+                                  {"placement", to_json(setup.sharded.plan().places)},
                                   {"threads", deck.kernels.threads},
                                   {"parameters", sharded.layout().numel()},
                                   {"seed", deck.run.seed},

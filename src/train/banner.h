@@ -2,7 +2,6 @@
 #pragma once
 
 #include "base/log.h"
-#include "comm/placement.h"
 #include "train/launch_info.h"
 #include "train/sharded_model.h"
 #include "train/start.h"
@@ -22,7 +21,6 @@ struct RunSetup {
     const Start& start;
     const ShardedModel& sharded;
     const LaunchInfo& launch;
-    std::vector<comm::RankPlace> places;  ///< of all ranks
     Peak peak;
     std::int64_t checkpoint_copy = 0;        ///< bytes of each rank, for saves in the background
     std::int64_t start_number = 1;           ///< in this run folder

@@ -151,6 +151,7 @@ struct Engine::Impl {
             std::vector<shard::Lease> leases = begin_visit(visit);
             {
                 const auto phase = clock.enter(Phase::kForward);
+                const auto computing = store.computing();
                 for (const std::size_t stage : visit.stages) x = record(stage, x, pass);
             }
             end_visit(visit, leases);
@@ -169,6 +170,7 @@ struct Engine::Impl {
             }
             {
                 const auto phase = clock.enter(Phase::kBackward);
+                const auto computing = store.computing();
                 for (const std::size_t stage : std::views::reverse(visit.stages)) {
                     if (stage >= first_trainable) grad = differentiate(stage, grad, pass);
                 }

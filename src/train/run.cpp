@@ -5,7 +5,6 @@
 #include "checkpoint/format/folder_lock.h"
 #include "comm/agree.h"
 #include "comm/mpi_session.h"
-#include "comm/placement.h"
 #include "config/render.h"
 #include "train/architecture.h"
 #include "train/assemble.h"
@@ -161,11 +160,7 @@ void TrainingRun::set_initial_state() {
 }
 
 void TrainingRun::announce() {
-    RunSetup setup{start_,
-                   sharded_,
-                   environment_.launch,
-                   comm::gather_places(sharded_.topology()),
-                   peak_,
+    RunSetup setup{start_, sharded_, environment_.launch, peak_,
                    checkpoints_.planned_staging_bytes()};
     std::array<std::int64_t, 1> starts{};
     if (world_.rank() == 0) starts[0] = starts_in(deck_.run.dir / kLogFile);

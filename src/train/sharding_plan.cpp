@@ -29,6 +29,18 @@ void fit_regathering(shard::StoreOptions& options, std::int64_t shards) {
     options.regather_ranks = 0;
 }
 
+bool wants_progress_thread(const config::Deck& deck, std::span<const comm::RankPlace> places) {
+    switch (deck.comm.progress_thread) {
+        case config::ProgressThread::kOn:
+            return true;
+        case config::ProgressThread::kOff:
+            return false;
+        case config::ProgressThread::kAuto:
+            break;
+    }
+    return places.size() > 1 && comm::have_cpus(places, deck.kernels.threads + 1);
+}
+
 std::int64_t trainable_numel(const shard::Layout& layout) {
     std::int64_t sum = 0;
     for (const shard::Unit& unit : layout.units) {
@@ -45,11 +57,13 @@ ShardingPlan plan_sharding(const config::Deck& deck, const config::Batch& batch,
                            const spec::ModelSpec& model, const comm::Group& job) {
     ShardingPlan plan{
         .topology = comm::find_topology(job, static_cast<int>(deck.topology.ranks_per_node)),
+        .places = {},
         .strategy = &strategy_of(deck.shard),
         .mesh = {},
         .layout = {},
         .options = store_options_of(deck, batch),
         .schedule = {}};
+    plan.places = comm::gather_places(plan.topology);
     std::int64_t shards = 1;
     comm::agree(job, [&] {
         shards = shard::group_size(*plan.strategy, deck.shard.group_size, plan.topology);
@@ -63,6 +77,8 @@ ShardingPlan plan_sharding(const config::Deck& deck, const config::Batch& batch,
     comm::agree(job, [&] {
         plan.kind = shard::choose_store(*plan.strategy, preference_of(deck.shard), plan.place());
     });
+    plan.options.progress_thread =
+        plan.kind != shard::StoreKind::kPrivate && wants_progress_thread(deck, plan.places);
     return plan;
 }
 

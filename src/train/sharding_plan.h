@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/group.h"
+#include "comm/placement.h"
 #include "comm/topology.h"
 #include "config/batch.h"
 #include "config/deck.h"
@@ -23,6 +24,7 @@ namespace fullshard::train {
 
 struct ShardingPlan {
     comm::Topology topology;
+    std::vector<comm::RankPlace> places;  ///< in the order of topology.world
     const shard::Strategy* strategy = nullptr;
     comm::Mesh mesh;
     shard::Layout layout;

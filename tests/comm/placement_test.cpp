@@ -35,6 +35,18 @@ TEST(CpuList, JoinsNeighbours) {
     EXPECT_EQ(cpu_list({}), "none");
 }
 
+TEST(HaveCpus, CountsThoseOfAllRanksOfAHostAndOfEachMask) {
+    EXPECT_TRUE(have_cpus(std::vector{place(0, "a", {0, 1}), place(1, "a", {2, 3})}, 2));
+    EXPECT_FALSE(have_cpus(std::vector{place(0, "a", {0, 1}), place(1, "a", {2, 3})}, 3));
+    // Unbound ranks share what is there; bound ones have no more than their mask.
+    EXPECT_TRUE(
+        have_cpus(std::vector{place(0, "a", {0, 1, 2, 3}), place(1, "a", {0, 1, 2, 3})}, 2));
+    EXPECT_FALSE(have_cpus(std::vector{place(0, "a", {0, 1, 2}), place(1, "a", {0, 1, 2})}, 2));
+    EXPECT_FALSE(have_cpus(std::vector{place(0, "a", {0}), place(1, "a", {1, 2, 3})}, 2));
+    // The poorest host decides.
+    EXPECT_FALSE(have_cpus(std::vector{place(0, "a", {0, 1}), place(1, "b", {0})}, 2));
+}
+
 TEST(PlacementWarnings, RanksWithCpusOfTheirOwnAreFine) {
     EXPECT_TRUE(placement_warnings({}, 1).empty());
     EXPECT_TRUE(

@@ -220,6 +220,20 @@ TEST(Stores, PoisonBetweenUsesAndRandomDelaysChangeNothing) {
     }
 }
 
+TEST(Stores, AProgressThreadChangesNothing) {
+    const auto expected = train_toy_serially(kSteps, world().size(), 2);
+    for (ToySharding strategy : strategies_once(world().size())) {
+        strategy.progress_thread = true;
+        for (const std::int64_t delay_us : {0, 200}) {
+            strategy.faults = {.max_delay_us = delay_us, .poison = true, .seed = 3};
+            for (const ToySharding& sharding : on_all_nodes(strategy, world().size())) {
+                EXPECT_TRUE(same_bits(train_toy(world(), sharding, kSteps, 2), expected))
+                    << sharding.describe();
+            }
+        }
+    }
+}
+
 TEST(Stores, PoisonReachesWhoeverReadsAReleasedSlot) {
     ToyTraining training(world(), {.store = StorePreference::kSlotted, .faults = {.poison = true}},
                          1);

@@ -7,10 +7,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <deque>
 #include <map>
+#include <ranges>
 #include <span>
+#include <thread>
 
 namespace fullshard::testing {
 
@@ -18,6 +21,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 5;
 constexpr float kRate = 0.01F;
+constexpr auto kVisit = std::chrono::microseconds(100);
 
 spec::ParameterSpec parameter(std::string name, std::vector<std::int64_t> shape,
                               bool trainable = true) {
@@ -89,12 +93,13 @@ shard::Residency residency_of(const shard::Strategy& strategy, const ToySharding
 std::string ToySharding::describe() const {
     return fmt::format(
         "{} group {} store {} ranks a node {}{} wrap {} prefetch {}{} slots {}{} regather {} {} {} "
-        "order {} accumulation {}{}",
+        "order {} accumulation {}{}{}",
         strategy, group_size, static_cast<int>(store), ranks_per_node,
         node_shared ? "" : " unshared", static_cast<int>(wrap.policy), prefetch.forward,
         static_cast<int>(prefetch.backward), slots, reshard_after_forward ? "" : " kept",
         regather_ranks, name_of(compute), name_of(reduce), static_cast<int>(order),
-        static_cast<int>(accumulation), faults.poison ? " poison" : "");
+        static_cast<int>(accumulation), progress_thread ? " thread" : "",
+        faults.poison ? " poison" : "");
 }
 
 spec::ModelSpec toy_model() {
@@ -136,6 +141,7 @@ ToyTraining::ToyTraining(const comm::Group& ranks, const ToySharding& sharding,
                 .micro_batches = micro_batches,
                 .order = sharding.order,
                 .accumulation = sharding.accumulation,
+                .progress_thread = sharding.progress_thread,
                 .faults = sharding.faults};
     schedule_ = shard::make_schedule(layout_, options_.residency, sharding.prefetch);
     kind_ = shard::choose_store(strategy, sharding.store, place());
@@ -174,11 +180,18 @@ void ToyTraining::run_micro_batch(std::int64_t step, std::int64_t g) {
             }
         }
     };
-    for (const auto& visit : schedule_.forward) visit_units(visit, [] {});
+    const auto compute = [&](auto&& work) {
+        const auto computing = store_->computing();
+        work();
+        if (options_.progress_thread) std::this_thread::sleep_for(kVisit);
+    };
+    for (const auto& visit : schedule_.forward) visit_units(visit, [&] { compute([] {}); });
     for (const auto& visit : schedule_.backward) {
         visit_units(visit, [&] {
             for (const std::int64_t unit : visit.first_gradients) store_->begin_gradients(unit);
-            for (auto s = visit.stages.rbegin(); s != visit.stages.rend(); ++s) write_gradients(*s);
+            compute([&] {
+                for (const std::size_t s : std::views::reverse(visit.stages)) write_gradients(s);
+            });
         });
         for (const std::int64_t unit : visit.reductions) store_->reduce(unit);
     }

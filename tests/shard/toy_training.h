@@ -30,6 +30,7 @@ struct ToySharding {
     DType reduce = DType::kFloat32;
     shard::SumOrder order = shard::SumOrder::kTree;
     shard::Accumulation accumulation = shard::Accumulation::kSharded;
+    bool progress_thread = false;  ///< then visits take long enough for it to have work
     shard::Faults faults = {};
 
     std::string describe() const;

@@ -115,6 +115,19 @@ TEST(Equality, PoisonedSlotsAndLateRanksChangeNothing) {
     }
 }
 
+TEST(Equality, AProgressThreadChangesNothing) {
+    const std::int64_t micro_batches = 2;
+    const TrainingOutcome expected = train(world(), small_model(0.1), unsharded(), micro_batches);
+    for (Sharding sharding : shardings(world().size())) {
+        sharding.progress_thread = true;
+        for (const std::int64_t delay_us : {0, 200}) {
+            sharding.fault = {.delay_us = delay_us, .poison = true};
+            EXPECT_TRUE(train(world(), small_model(0.1), sharding, micro_batches) == expected)
+                << sharding.name << ", delays of " << delay_us << " us";
+        }
+    }
+}
+
 // Three ranks with accumulation sum in another tree than one rank: the second row of the promise.
 TEST(Equality, ThreeRanksAgreeToRounding) {
     if (world().size() != 3) GTEST_SKIP() << "needs 3 ranks";

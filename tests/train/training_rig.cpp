@@ -27,6 +27,8 @@ config::Deck deck_of(const RigOptions& options) {
     deck.fault = options.sharding.fault;
     deck.topology.ranks_per_node = options.sharding.ranks_per_node;
     deck.comm.node_shared = options.sharding.node_shared;
+    deck.comm.progress_thread = options.sharding.progress_thread ? config::ProgressThread::kOn
+                                                                 : config::ProgressThread::kOff;
     return deck;
 }
 

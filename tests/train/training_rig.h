@@ -27,6 +27,7 @@ struct Sharding {
     std::int64_t ranks_per_node = 0;
     bool node_shared = true;
     std::int64_t activation_checkpointing = 0;
+    bool progress_thread = false;
 };
 
 /// NO_SHARD: every rank has everything; the reference.
