@@ -3,11 +3,9 @@
 #include "model/autograd_context.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
 #include <ATen/ops/threshold_backward.h>
@@ -33,7 +31,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
                               const at::Tensor& weight1, const at::Tensor& bias1,
                               const at::Tensor& weight2, const at::Tensor& bias2,
                               const FeedForward* layer, double dropout) {
-        at::Tensor hidden = affine(x, weight1, bias1);
+        at::Tensor hidden = affine(*layer->linear1.gemm, x, weight1, bias1);
         at::Tensor before_gelu, mask;
         if (layer->activation == Activation::kRelu) {
             hidden.relu_();
@@ -50,7 +48,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
         context->save_for_backward({x, weight1, weight2, hidden, before_gelu, mask});
         context->saved_data["dropout"] = dropout;
         save_layer(*context, *layer);
-        return affine(hidden, weight2, bias2);
+        return affine(*layer->linear2.gemm, hidden, weight2, bias2);
     }
 
     static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
@@ -62,7 +60,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
 
         const at::Tensor grad_output = operand(grad_outputs[0]);
         write_gradients(*context, 3, layer.linear2, grad_output, hidden);
-        at::Tensor grad = product(grad_output, weight2);
+        at::Tensor grad = product(*layer.linear2.gemm, grad_output, weight2);
         if (mask.defined()) grad.mul_(mask);
         if (dropout > 0) grad.mul_(1 / (1 - dropout));
         if (layer.activation == Activation::kRelu) {
@@ -73,7 +71,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
         grad = operand(grad);
         write_gradients(*context, 1, layer.linear1, grad, x);
         at::Tensor grad_x;
-        if (context->needs_input_grad(0)) grad_x = product(grad, weight1);
+        if (context->needs_input_grad(0)) grad_x = product(*layer.linear1.gemm, grad, weight1);
         return {grad_x, {}, {}, {}, {}, {}, {}};
     }
 };
@@ -83,11 +81,11 @@ class SwiGluFunction : public torch::autograd::Function<SwiGluFunction> {
     static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                               const at::Tensor& gate_weight, const at::Tensor& up_weight,
                               const at::Tensor& down_weight, const SwiGlu* layer) {
-        const at::Tensor gate = affine(x, gate_weight, {});
-        const at::Tensor up = affine(x, up_weight, {});
+        const at::Tensor gate = affine(*layer->gate.gemm, x, gate_weight, {});
+        const at::Tensor up = affine(*layer->up.gemm, x, up_weight, {});
         context->save_for_backward({x, gate_weight, up_weight, down_weight, gate, up});
         save_layer(*context, *layer);
-        return affine(at::silu(gate).mul_(up), down_weight, {});
+        return affine(*layer->down.gemm, at::silu(gate).mul_(up), down_weight, {});
     }
 
     static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
@@ -99,15 +97,17 @@ class SwiGluFunction : public torch::autograd::Function<SwiGluFunction> {
         const at::Tensor grad_output = operand(grad_outputs[0]);
         const at::Tensor open_gate = at::silu(gate);
         write_gradients(*context, 3, layer.down, grad_output, open_gate * up);
-        at::Tensor grad_hidden = product(grad_output, down_weight);
+        at::Tensor grad_hidden = product(*layer.down.gemm, grad_output, down_weight);
         const at::Tensor grad_up = operand(grad_hidden * open_gate);
         write_gradients(*context, 2, layer.up, grad_up, x);
         const at::Tensor grad_gate = operand(at::silu_backward(grad_hidden.mul_(up), gate));
         write_gradients(*context, 1, layer.gate, grad_gate, x);
         at::Tensor grad_x;
         if (context->needs_input_grad(0)) {
-            grad_x = at::addmm(at::mm(grad_up, operand(up_weight)), grad_gate, operand(gate_weight))
-                         .to(x.scalar_type());
+            const at::Tensor sum = multiply(*layer.up.gemm, grad_up, operand(up_weight));
+            multiply_into(*layer.gate.gemm, sum, grad_gate, operand(gate_weight),
+                          /*accumulate=*/true);
+            grad_x = sum.to(x.scalar_type());
         }
         return {grad_x, {}, {}, {}, {}};
     }

@@ -2,12 +2,10 @@
 
 #include "model/autograd_context.h"
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -31,9 +29,10 @@ using torch::autograd::variable_list;
 /// Computes the logits of [rows, d_model] chunk by chunk in one buffer, in fp32.
 class ChunkedLogits {
   public:
-    ChunkedLogits(const at::Tensor& x, const at::Tensor& weight,
+    ChunkedLogits(const kernels::Gemm& gemm, const at::Tensor& x, const at::Tensor& weight,
                   const std::optional<at::Tensor>& bias)
-        : x_(operand(x)),
+        : gemm_(gemm),
+          x_(operand(x)),
           weight_(operand(weight)),
           buffer_(at::empty({std::min(x.size(0), loss_chunk_rows(weight.size(0))), weight.size(0)},
                             x.options().dtype(at::kFloat))),
@@ -52,12 +51,8 @@ class ChunkedLogits {
         const std::int64_t rows = x_.size(0);
         for (std::int64_t first = 0; first < rows; first += buffer_.size(0)) {
             const std::int64_t count = std::min(buffer_.size(0), rows - first);
-            at::Tensor product = product_.narrow(0, 0, count);
-            if (bias_.defined()) {
-                at::addmm_out(product, bias_, x_.narrow(0, first, count), weight_.t());
-            } else {
-                at::mm_out(product, x_.narrow(0, first, count), weight_.t());
-            }
+            const at::Tensor product = product_.narrow(0, 0, count);
+            affine_into(gemm_, product, x_.narrow(0, first, count), weight_, bias_);
             at::Tensor logits = buffer_.narrow(0, 0, count);
             if (!product_.is_same(buffer_)) logits.copy_(product);
             visit(first, logits);
@@ -65,9 +60,10 @@ class ChunkedLogits {
     }
 
   private:
+    const kernels::Gemm& gemm_;
     at::Tensor x_;
     at::Tensor weight_;
-    at::Tensor bias_;  ///< undefined without one
+    std::optional<at::Tensor> bias_;
     at::Tensor buffer_;
     at::Tensor product_;  ///< the buffer itself unless products are 16 bits wide
 };
@@ -120,7 +116,7 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
         const at::Tensor classes = targets.unsqueeze(1).masked_fill(ignored, 0);
         at::Tensor log_sums = at::empty({x.size(0), 1}, x.options().dtype(at::kFloat));
         at::Tensor total = at::zeros({}, x.options().dtype(at::kDouble));
-        ChunkedLogits(x, used_rows(*layer, weight), bias)
+        ChunkedLogits(*layer->linear.gemm, x, used_rows(*layer, weight), bias)
             .for_each([&](std::int64_t first, at::Tensor& logits) {
                 const auto rows = [&](const at::Tensor& all) {
                     return all.narrow(0, first, logits.size(0));
@@ -158,7 +154,7 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
             grad_bias.emplace(*linear.bias, layer.vocab_size);
         }
 
-        ChunkedLogits chunks(x, used_rows(layer, weight), linear.bias_value());
+        ChunkedLogits chunks(*linear.gemm, x, used_rows(layer, weight), linear.bias_value());
         chunks.for_each([&](std::int64_t first, at::Tensor& logits) {
             const auto rows = [&](const at::Tensor& all) {
                 return all.narrow(0, first, logits.size(0));
@@ -171,14 +167,14 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
             if (grad_x.defined()) {
                 at::Tensor out = rows(grad_x);
                 if (out.scalar_type() == grad.scalar_type()) {
-                    at::mm_out(out, grad, chunks.weight());
+                    multiply_into(*linear.gemm, out, grad, chunks.weight(), /*accumulate=*/false);
                 } else {
-                    out.copy_(at::mm(grad, chunks.weight()));
+                    out.copy_(multiply(*linear.gemm, grad, chunks.weight()));
                 }
             }
             if (grad_weight) {
                 grad_weight->add([&](const GradientTarget& sum) {
-                    write_weight_gradient(sum, grad, rows(chunks.x()));
+                    write_weight_gradient(*linear.gemm, sum, grad, rows(chunks.x()));
                 });
             }
             if (grad_bias) {

@@ -2,6 +2,7 @@
 // assembling a run compiles without it.
 #pragma once
 
+#include "kernels/gemm.h"
 #include "spec/model_spec.h"
 
 #include <cstddef>
@@ -22,10 +23,14 @@ class Model {
     virtual const spec::ModelSpec& spec() const = 0;
 
     /// Builds stage `index` on `parameters`, which are in the order of the stage's spec, tied ones
-    /// included, and are kept as views. The last stage is a HeadStage. Throws LogicError when
-    /// number or shapes of the parameters are not the stage's.
-    virtual std::unique_ptr<Stage> make_stage(std::size_t index,
-                                              std::vector<Parameter> parameters) const = 0;
+    /// included, and are kept as views. The last stage is a HeadStage. The stages of our own models
+    /// multiply fp32 matrices by `gemm`, which must outlive them; modules that users bring compute
+    /// by LibTorch alone. Throws LogicError when number or shapes of the parameters are not the
+    /// stage's.
+    virtual std::unique_ptr<Stage> make_stage(std::size_t index, std::vector<Parameter> parameters,
+                                              const kernels::Gemm& gemm) const = 0;
+    /// Whether stages use `gemm`.
+    virtual bool uses_gemm() const { return true; }
 
     /// Whether a token sees itself and those before only; of models that honour
     /// MicroBatch::attention_mask.

@@ -84,10 +84,10 @@ class TransformerModel : public Model {
 
     const spec::ModelSpec& spec() const final { return spec_; }
 
-    std::unique_ptr<Stage> make_stage(std::size_t index,
-                                      std::vector<Parameter> parameters) const final {
+    std::unique_ptr<Stage> make_stage(std::size_t index, std::vector<Parameter> parameters,
+                                      const kernels::Gemm& gemm) const final {
         ensure(index < spec_.stages.size(), "a model has an embedding, its blocks and a head");
-        ParameterList list(std::move(parameters));
+        ParameterList list(std::move(parameters), gemm);
         std::unique_ptr<Stage> stage;
         if (index == 0) {
             stage = embedding(list);

@@ -245,8 +245,8 @@ class UserModel final : public Model {
 
     const spec::ModelSpec& spec() const override { return spec_; }
 
-    std::unique_ptr<Stage> make_stage(std::size_t index,
-                                      std::vector<Parameter> parameters) const override {
+    std::unique_ptr<Stage> make_stage(std::size_t index, std::vector<Parameter> parameters,
+                                      const kernels::Gemm& /*gemm*/) const override {
         const UserStage& stage = stages_.at(index);
         seed_generator(index);  // equal buffers on all ranks, random ones too
         UserModule module = stage.build();
@@ -257,6 +257,8 @@ class UserModel final : public Model {
         }
         return std::make_unique<ModuleHead>(std::move(parameters), std::move(bound));
     }
+
+    bool uses_gemm() const override { return false; }
 
     std::vector<std::vector<float>> initial_values(std::size_t index,
                                                    std::uint64_t seed) const override {

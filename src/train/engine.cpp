@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "model/libtorch_gemm.h"
 #include "model/linear.h"
 #include "model/stage.h"
 
@@ -58,13 +59,13 @@ model::Parameter bind_parameter(shard::UnitStore& store, const shard::Layout& la
 }
 
 BoundStage bind_stage(const model::Model& model, std::size_t index, shard::UnitStore& store,
-                      const shard::Layout& layout, DType buffer) {
+                      const shard::Layout& layout, const kernels::Gemm& gemm, DType buffer) {
     std::vector<model::Parameter> parameters;
     for (const shard::ParameterHome& home : layout.homes[index]) {
         parameters.push_back(bind_parameter(store, layout, home));
     }
     BoundStage bound;
-    bound.stage = model.make_stage(index, std::move(parameters));
+    bound.stage = model.make_stage(index, std::move(parameters), gemm);
     bound.stage->set_buffer_type(model::scalar_type(buffer));
     for (const model::Parameter& parameter : bound.stage->parameters()) {
         if (parameter.value.requires_grad()) bound.trainable.push_back(parameter);
@@ -96,7 +97,8 @@ struct Engine::Impl {
     shard::UnitStore& store;
     PhaseClock& clock;
     std::uint64_t seed;
-    bool causal;  ///< the model
+    bool causal;                                ///< the model
+    std::shared_ptr<const kernels::Gemm> gemm;  ///< of the stages
     std::vector<BoundStage> stages;
     std::size_t first_trainable = 0;  ///< no gradient is needed before this stage
     std::vector<TapeEntry> tape;      ///< by stage
@@ -237,7 +239,15 @@ struct Engine::Impl {
 Engine::Engine(const model::Model& model, const shard::Layout& layout,
                const shard::Schedule& schedule, shard::UnitStore& store, PhaseClock& clock,
                const EngineOptions& options)
-    : impl_(new Impl{schedule, store, clock, options.seed, model.causal(), {}, 0, {}}) {
+    : impl_(new Impl{schedule,
+                     store,
+                     clock,
+                     options.seed,
+                     model.causal(),
+                     options.gemm ? options.gemm : model::make_libtorch_gemm(),
+                     {},
+                     0,
+                     {}}) {
     at::set_num_threads(options.threads);
     const std::vector<spec::StageSpec>& specs = model.spec().stages;
     ensure(layout.homes.size() == specs.size(), "the layout is the model's");
@@ -248,7 +258,7 @@ Engine::Engine(const model::Model& model, const shard::Layout& layout,
     std::vector<BoundStage>& stages = impl_->stages;
     std::int64_t blocks = 0;
     for (std::size_t i = 0; i < specs.size(); ++i) {
-        stages.push_back(bind_stage(model, i, store, layout, options.buffer));
+        stages.push_back(bind_stage(model, i, store, layout, *impl_->gemm, options.buffer));
         if (specs[i].block && options.checkpoint_every_block > 0) {
             stages.back().checkpointed = ++blocks % options.checkpoint_every_block == 0;
         }

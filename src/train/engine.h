@@ -4,6 +4,7 @@
 
 #include "base/span.h"
 #include "data/loader.h"
+#include "kernels/gemm.h"
 #include "model/model.h"
 #include "shard/layout.h"
 #include "shard/schedule.h"
@@ -32,6 +33,8 @@ struct EngineOptions {
     /// Of every so many blocks the last one keeps only its input and runs again in the backward
     /// pass; 0: none does. Results have the same bits.
     std::int64_t checkpoint_every_block = 0;
+    /// Multiplies the fp32 matrices of stages that leave it to others; null: LibTorch does.
+    std::shared_ptr<const kernels::Gemm> gemm = {};
 };
 
 /// Interprets the schedule. Forward: each visit takes its units' leases, starts the prefetches and

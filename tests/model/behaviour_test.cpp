@@ -253,11 +253,12 @@ TEST(MakeStage, RefusesParametersThatAreNotTheStages) {
     const std::vector<std::vector<std::int64_t>> head{{model.vocab_size, model.d_model},
                                                       {model.vocab_size}};
     const auto family = make_simple_transformer(model);
-    EXPECT_NO_THROW(family->make_stage(2, parameters(head)));
-    EXPECT_THROW(family->make_stage(2, parameters({head[0]})), LogicError);
-    EXPECT_THROW(family->make_stage(2, parameters({head[0], head[1], head[1]})), LogicError);
-    EXPECT_THROW(family->make_stage(2, parameters({head[1], head[0]})), LogicError);
-    EXPECT_THROW(family->make_stage(3, parameters(head)), LogicError);
+    EXPECT_NO_THROW(family->make_stage(2, parameters(head), test_gemm()));
+    EXPECT_THROW(family->make_stage(2, parameters({head[0]}), test_gemm()), LogicError);
+    EXPECT_THROW(family->make_stage(2, parameters({head[0], head[1], head[1]}), test_gemm()),
+                 LogicError);
+    EXPECT_THROW(family->make_stage(2, parameters({head[1], head[0]}), test_gemm()), LogicError);
+    EXPECT_THROW(family->make_stage(3, parameters(head), test_gemm()), LogicError);
 }
 
 TEST(TensorView, RefusesAShapeOfAnotherSize) {

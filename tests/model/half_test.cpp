@@ -249,8 +249,9 @@ TEST(TiedHead, AddsItsWeightGradientToTheEmbeddings) {
     PoisonedSink sink(sizes, DType::kFloat32);
     const auto view = [](const at::Tensor& t) { return t.detach().requires_grad_(true); };
     const at::Tensor bias = at::zeros({model.vocab_size});
-    const auto embedding = family->make_stage(0, {{view(table), &sink, 0}});
-    const auto stage = family->make_stage(2, {{view(table), &sink, 0}, {view(bias), &sink, 1}});
+    const auto embedding = family->make_stage(0, {{view(table), &sink, 0}}, test_gemm());
+    const auto stage =
+        family->make_stage(2, {{view(table), &sink, 0}, {view(bias), &sink, 1}}, test_gemm());
     auto& head = dynamic_cast<HeadStage&>(*stage);
 
     const MicroBatch batch = small_batch();
@@ -268,7 +269,7 @@ TEST(TiedHead, AddsItsWeightGradientToTheEmbeddings) {
     differentiate(hidden, *embedding, {}, grad_x);
 
     PoisonedSink alone(sizes, DType::kFloat32);
-    const auto untied = family->make_stage(0, {{view(table), &alone, 0}});
+    const auto untied = family->make_stage(0, {{view(table), &alone, 0}}, test_gemm());
     differentiate(untied->forward({}, batch), *untied, {}, grad_x);
     expect_close(sink.gradient(0), of_head + alone.gradient(0), 1e-6, "sum of both");
     EXPECT_GT(of_head.abs().max().item<float>(), 0);

@@ -41,9 +41,10 @@ class ClosedFormModel final : public model::Model {
     }
 
     const spec::ModelSpec& spec() const override { return spec_; }
-    std::unique_ptr<model::Stage> make_stage(
-        std::size_t index, std::vector<model::Parameter> parameters) const override {
-        return model_->make_stage(index, std::move(parameters));
+    std::unique_ptr<model::Stage> make_stage(std::size_t index,
+                                             std::vector<model::Parameter> parameters,
+                                             const kernels::Gemm& gemm) const override {
+        return model_->make_stage(index, std::move(parameters), gemm);
     }
     std::vector<std::vector<float>> initial_values(std::size_t index,
                                                    std::uint64_t seed) const override {

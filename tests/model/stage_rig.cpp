@@ -1,6 +1,7 @@
 #include "model/stage_rig.h"
 
 #include "base/rng.h"
+#include "model/libtorch_gemm.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -8,7 +9,9 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 namespace fullshard::model {
@@ -24,6 +27,18 @@ TypedSpan span_of(const at::Tensor& tensor, DType type) {
 }
 
 }  // namespace
+
+const kernels::Gemm& test_gemm() {
+    static const std::unique_ptr<const kernels::Gemm> gemm = [] {
+        const char* const wanted = std::getenv("FULLSHARD_TEST_GEMM");
+        if (wanted == nullptr || std::string_view(wanted) != "libtorch") {
+            if (auto offer = kernels::load_onednn(/*threads=*/1); offer.gemm)
+                return std::move(offer.gemm);
+        }
+        return make_libtorch_gemm();
+    }();
+    return *gemm;
+}
 
 PoisonedSink::PoisonedSink(std::span<const std::int64_t> sizes, DType type) : type_(type) {
     for (const auto size : sizes) gradients_.push_back(at::empty({size}, scalar_type(type)));
@@ -58,7 +73,7 @@ StageRig::StageRig(std::shared_ptr<const Model> model, std::size_t index, const 
         value.requires_grad_(std::ranges::find(options.frozen, i) == options.frozen.end());
         parameters.push_back({value, sink_.get(), static_cast<std::int64_t>(i)});
     }
-    stage_ = model_->make_stage(index, parameters);
+    stage_ = model_->make_stage(index, parameters, test_gemm());
 }
 
 at::Tensor StageRig::gradient(std::size_t index) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/grad_sink.h"
+#include "kernels/gemm.h"
 #include "model/model.h"
 #include "model/simple_transformer.h"
 #include "model/stage.h"
@@ -16,6 +17,10 @@
 #include <vector>
 
 namespace fullshard::model {
+
+/// The library that stages of the tests multiply by: oneDNN where it is installed, LibTorch's own
+/// otherwise and where FULLSHARD_TEST_GEMM = libtorch.
+const kernels::Gemm& test_gemm();
 
 /// Gradient memory that starts as NaN, so that whatever a stage leaves unwritten shows.
 class PoisonedSink final : public GradSink {
