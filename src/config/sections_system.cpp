@@ -121,7 +121,8 @@ Section kernels_section() {
                  "libtorch that all ranks can load. auto: rank 0 measures those it can load for "
                  "a moment and picks the fastest for all. The effective deck and checkpoints hold "
                  "what was picked, and a run that goes on uses it again: equal results need equal "
-                 "libraries. Products of 16-bit types are LibTorch's.")}};
+                 "libraries. Products of 16-bit types and of models of one's own (torchscript, "
+                 "custom) are LibTorch's.")}};
 }
 
 Section fault_section() {

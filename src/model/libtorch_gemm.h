@@ -7,7 +7,7 @@
 
 namespace fullshard::model {
 
-/// Its threads are those of ATen.
-std::unique_ptr<const kernels::Gemm> make_libtorch_gemm();
+/// `threads` are those of all that ATen computes on the calling thread.
+std::unique_ptr<const kernels::Gemm> make_libtorch_gemm(int threads);
 
 }  // namespace fullshard::model

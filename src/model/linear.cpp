@@ -4,6 +4,7 @@
 #include "model/autograd_context.h"
 #include "model/libtorch_gemm.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/cpu/Utils.h>
 #include <ATen/ops/addmm.h>
@@ -92,7 +93,8 @@ kernels::Matrix matrix_of(const at::Tensor& tensor, at::Tensor& kept) {
 
 }  // namespace
 
-std::unique_ptr<const kernels::Gemm> make_libtorch_gemm() {
+std::unique_ptr<const kernels::Gemm> make_libtorch_gemm(int threads) {
+    at::set_num_threads(threads);
     return std::make_unique<LibTorchGemm>();
 }
 

@@ -156,6 +156,7 @@ void announce(const RunSetup& setup, Log& log) {
              setup.start_number);
     announce_ranks(setup, log);
     log.info("{}", libraries_text());
+    log.info("matrix products: {}", setup.start.gemm.description);
     announce_model(setup, log);
     announce_data(setup, log);
     if (setup.start_number > 1) {  // a new run starts a new log
@@ -181,6 +182,7 @@ nlohmann::ordered_json run_record(const RunSetup& setup) {
                                   {"node_sizes", sharded.topology().node_sizes},
                                   {"placement", to_json(setup.sharded.plan().places)},
                                   {"threads", deck.kernels.threads},
+                                  {"matrix_products", setup.start.gemm.gemm->description()},
                                   {"parameters", sharded.layout().numel()},
                                   {"seed", deck.run.seed},
                                   {"strategy", sharded.plan().strategy->name},

@@ -244,7 +244,7 @@ Engine::Engine(const model::Model& model, const shard::Layout& layout,
                      clock,
                      options.seed,
                      model.causal(),
-                     options.gemm ? options.gemm : model::make_libtorch_gemm(),
+                     options.gemm ? options.gemm : model::make_libtorch_gemm(options.threads),
                      {},
                      0,
                      {}}) {

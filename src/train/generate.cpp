@@ -6,6 +6,7 @@
 #include "data/token_table.h"
 #include "train/architecture.h"
 #include "train/assemble.h"
+#include "train/gemm_choice.h"
 #include "train/owned_pieces.h"
 #include "train/parameter_groups.h"
 #include "train/sampling.h"
@@ -167,7 +168,8 @@ ExitCode run_generation(const config::Deck& deck, const comm::Group& job,
         spec = with_groups(model->spec(), deck.optimizer);
     });
     const config::Batch batch{.micro_batch = 1, .grad_accum_steps = 1, .global_batch = job.size()};
-    ShardedModel sharded(deck, batch, model, spec, job);
+    const GemmChoice products = choose_gemm(deck.kernels, std::nullopt, *model, job);
+    ShardedModel sharded(deck, batch, model, spec, products.gemm, job);
     load_weights(sharded.store(), sharded.layout(), sharded.world(), deck.model.init_from,
                  architecture_of(deck));
     StopController stop(environment.stop, deck.stop, std::nullopt);

@@ -5,7 +5,6 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/rand.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@
 
 namespace fullshard::train {
 
-double measure_flops_per_s(DType dtype) {
+double measure_flops_per_s(DType dtype, const kernels::Gemm& gemm) {
     constexpr int kIntervals = 3;
     constexpr double kIntervalSeconds = 0.08;
     const at::NoGradGuard no_grad;
@@ -25,7 +24,8 @@ double measure_flops_per_s(DType dtype) {
     const auto options = at::TensorOptions(model::multiplies(type) ? type : at::kFloat);
     const at::Tensor a = at::rand({n, n}, options);
     const at::Tensor b = at::rand({n, n}, options);
-    at::Tensor product = at::mm(a, b);  // the first one pays for set-up and fresh memory
+    const at::Tensor product =
+        model::multiply(gemm, a, b);  // the first one pays for set-up and fresh memory
 
     const double flops = 2.0 * std::pow(static_cast<double>(n), 3);
     double best = 0.0;
@@ -34,7 +34,7 @@ double measure_flops_per_s(DType dtype) {
         double end = begin;
         std::int64_t products = 0;
         while (end - begin < kIntervalSeconds) {
-            at::mm_out(product, a, b);
+            model::multiply_into(gemm, product, a, b, /*accumulate=*/false);
             ++products;
             end = now_seconds();
         }

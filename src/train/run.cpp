@@ -111,7 +111,7 @@ TrainingRun::TrainingRun(Start start, const comm::Group& job, const RunEnvironme
       job_(job),
       stop_(environment.stop, deck_.stop, find_end_of_job(environment, deck_, job)),
       stop_deadlines_(environment.watchdog, [this] { return stop_.watch(); }),
-      sharded_(deck_, start_.batch, start_.model, start_.spec, job),
+      sharded_(deck_, start_.batch, start_.model, start_.spec, start_.gemm.gemm, job),
       optimizer_(make_optimizer(adamw_of(deck_.optimizer), sharded_.layout(), sharded_.store(),
                                 [this](const spec::ParameterSpec& parameter) {
                                     return settings_of(parameter, deck_.optimizer);
@@ -184,7 +184,7 @@ ExitCode TrainingRun::run() {
         log_.warn("a library had taken the handlers of stop signals; they are FullShard's again");
     }
     try {
-        peak_ = find_peak(deck_, world_);
+        peak_ = find_peak(deck_, *start_.gemm.gemm, world_);
         announce();
         set_initial_state();
         return train();
@@ -275,10 +275,11 @@ ExitCode run_training(const config::Deck& deck, const comm::Group& job,
 ExitCode run_evaluation(const config::Deck& deck, const comm::Group& job,
                         const RunEnvironment& environment, Log& log) {
     const Start start = check_evaluation(deck, environment.custom_model, job);
-    ShardedModel sharded(start.deck, start.batch, start.model, start.spec, job);
+    ShardedModel sharded(start.deck, start.batch, start.model, start.spec, start.gemm.gemm, job);
     load_weights(sharded.store(), sharded.layout(), sharded.world(), start.deck.model.init_from,
                  architecture_of(start.deck));
     for (const std::string& line : sharded.describe()) log.info("{}", line);
+    log.info("matrix products: {}", start.gemm.description);
     StopController stop(environment.stop, deck.stop, find_end_of_job(environment, deck, job));
     const comm::Watchdog::Registration deadlines(environment.watchdog,
                                                  [&stop] { return stop.watch(); });

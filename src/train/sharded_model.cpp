@@ -9,19 +9,21 @@ namespace fullshard::train {
 
 namespace {
 
-EngineOptions engine_options_of(const config::Deck& deck) {
+EngineOptions engine_options_of(const config::Deck& deck,
+                                std::shared_ptr<const kernels::Gemm> gemm) {
     return {.seed = deck.run.seed,
             .threads = static_cast<int>(deck.kernels.threads),
             .compute = deck.precision.param,
             .buffer = deck.precision.buffer,
-            .checkpoint_every_block = deck.train.activation_checkpointing};
+            .checkpoint_every_block = deck.train.activation_checkpointing,
+            .gemm = std::move(gemm)};
 }
 
 }  // namespace
 
 ShardedModel::ShardedModel(const config::Deck& deck, const config::Batch& batch,
                            std::shared_ptr<const model::Model> model, const spec::ModelSpec& spec,
-                           const comm::Group& job)
+                           std::shared_ptr<const kernels::Gemm> gemm, const comm::Group& job)
     : model_(std::move(model)),
       plan_(plan_sharding(deck, batch, spec, job)),
       store_(
@@ -30,7 +32,7 @@ ShardedModel::ShardedModel(const config::Deck& deck, const config::Batch& batch,
         return model_->initial_values(stage, deck.run.seed);
     });
     engine_ = std::make_unique<Engine>(*model_, plan_.layout, plan_.schedule, *store_, clock_,
-                                       engine_options_of(deck));
+                                       engine_options_of(deck, std::move(gemm)));
 }
 
 ShardedModel::~ShardedModel() {

@@ -17,11 +17,11 @@ namespace fullshard::train {
 /// and to destroy.
 class ShardedModel {
   public:
-    /// `spec` is the model's with parameter groups applied. Throws AgreedError for what the ranks
-    /// and their nodes do not allow.
+    /// `spec` is the model's with parameter groups applied; `gemm` multiplies the stages' fp32
+    /// matrices. Throws AgreedError for what the ranks and their nodes do not allow.
     ShardedModel(const config::Deck& deck, const config::Batch& batch,
                  std::shared_ptr<const model::Model> model, const spec::ModelSpec& spec,
-                 const comm::Group& job);
+                 std::shared_ptr<const kernels::Gemm> gemm, const comm::Group& job);
     /// Waits for the other ranks: nobody takes memory away while they still read it.
     ~ShardedModel();
 

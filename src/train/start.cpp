@@ -47,6 +47,7 @@ Start open_start(const config::Deck& deck, const ModelFactory& custom, const com
                   std::move(model),
                   std::move(spec),
                   std::move(datasets),
+                  {},
                   past.checkpoint,
                   past.folder_use,
                   past.steps_done,
@@ -54,6 +55,11 @@ Start open_start(const config::Deck& deck, const ModelFactory& custom, const com
                   std::move(notes)};
     });
     comm::agree_equal(job, "data", start->datasets.fingerprint);
+    start->gemm =
+        choose_gemm(deck.kernels, past.deck ? std::optional(past.deck->kernels.gemm) : std::nullopt,
+                    *start->model, job);
+    start->deck.kernels.gemm = start->gemm.key;
+    start->notes.insert(start->notes.end(), start->gemm.notes.begin(), start->gemm.notes.end());
     return std::move(*start);
 }
 
@@ -74,8 +80,9 @@ Start check_training(const config::Deck& deck, const ModelFactory& custom, const
     Start start = open_start(deck, custom, job, Purpose::kTraining, past);
     comm::agree(job, [&] {
         if (!past.checkpoint || !past.deck) return;
-        const config::Deck now = start.finished ? with_kept_batch(deck, *past.deck)
-                                                : config::with_batch(start.deck, start.batch);
+        const config::Deck now = start.finished
+                                     ? with_kept_gemm(with_kept_batch(deck, *past.deck), *past.deck)
+                                     : config::with_batch(start.deck, start.batch);
         for (const std::string& change : check_resumable(*past.deck, now)) {
             start.notes.push_back("differs from the checkpoint, so results will too: " + change);
         }

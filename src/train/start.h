@@ -9,6 +9,7 @@
 #include "spec/model_spec.h"
 #include "train/assemble.h"
 #include "train/datasets.h"
+#include "train/gemm_choice.h"
 #include "train/run_folder.h"
 
 #include <cstdint>
@@ -21,11 +22,13 @@ namespace fullshard::train {
 
 /// A checked deck, the model and the data it names, and what the run goes on from.
 struct Start {
-    config::Deck deck;  ///< with its batch sizes, unless [elasticity] derives them
+    /// With its batch sizes, unless [elasticity] derives them, and its library of matrix products.
+    config::Deck deck;
     config::Batch batch;
     std::shared_ptr<const model::Model> model;
     spec::ModelSpec spec;  ///< the model's, with the deck's parameter groups applied
     Datasets datasets;
+    GemmChoice gemm;
     std::optional<checkpoint::Chosen> checkpoint;
     FolderUse folder_use = FolderUse::kNew;
     std::int64_t steps_done = 0;     ///< by the run that goes on, or is finished without checkpoint

@@ -17,7 +17,7 @@ const char* const kFlopsFormula =
     "FLOP of a token: 6 for each weight in a matrix product, and 12 x layers x d_model x sequence "
     "for attention (forward and backward, recomputation not counted)";
 
-Peak find_peak(const config::Deck& deck, const comm::Group& world) {
+Peak find_peak(const config::Deck& deck, const kernels::Gemm& gemm, const comm::Group& world) {
     Peak peak;
     if (deck.run.peak_gflops > 0.0) {
         peak.mean = peak.slowest = deck.run.peak_gflops * 1e9;
@@ -26,8 +26,8 @@ Peak find_peak(const config::Deck& deck, const comm::Group& world) {
     if (!deck.run.measure_peak) return peak;
     const DType compute = deck.precision.param;
     world.barrier();  // so that the ranks of a node compete as they do in training
-    const double fp32 = measure_flops_per_s(DType::kFloat32);
-    const double mine = compute == DType::kFloat32 ? fp32 : measure_flops_per_s(compute);
+    const double fp32 = measure_flops_per_s(DType::kFloat32, gemm);
+    const double mine = compute == DType::kFloat32 ? fp32 : measure_flops_per_s(compute, gemm);
     std::array<double, 2> sum{mine, fp32};
     std::array<double, 1> slowest{mine};
     world.all_reduce(sum, comm::Reduction::kSum);

@@ -3,6 +3,7 @@
 
 #include "comm/group.h"
 #include "config/deck.h"
+#include "kernels/gemm.h"
 #include "spec/model_spec.h"
 
 #include <optional>
@@ -20,9 +21,9 @@ struct Peak {
     bool known() const { return mean > 0.0; }
 };
 
-/// What run.measure_peak and run.peak_gflops say; measures when asked to, with the compute threads
-/// the process has by now. Collective.
-Peak find_peak(const config::Deck& deck, const comm::Group& world);
+/// What run.measure_peak and run.peak_gflops say; measures when asked to, by `gemm` and with the
+/// compute threads the process has by now. Collective.
+Peak find_peak(const config::Deck& deck, const kernels::Gemm& gemm, const comm::Group& world);
 
 /// FLOP of forward and backward pass for one token. None where nobody counts them: the model is
 /// not the built-in one, or parts of it are frozen.

@@ -10,6 +10,7 @@
 #include "config/parser.h"
 #include "train/architecture.h"
 #include "train/assemble.h"
+#include "train/gemm_choice.h"
 #include "train/owned_pieces.h"
 #include "train/parameter_groups.h"
 #include "train/sharded_model.h"
@@ -57,7 +58,8 @@ void write_logits(std::vector<std::string> words, const comm::Group& job) {
     const auto model = train::make_model(deck, {});
     train::ShardedModel sharded(
         deck, {.micro_batch = 1, .grad_accum_steps = 1, .global_batch = job.size()}, model,
-        train::with_groups(model->spec(), deck.optimizer), job);
+        train::with_groups(model->spec(), deck.optimizer),
+        train::choose_gemm(deck.kernels, {}, *model, job).gemm, job);
     train::load_weights(sharded.store(), sharded.layout(), sharded.world(), deck.model.init_from,
                         train::architecture_of(deck));
     std::ofstream file;

@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Libraries, GemmLibrary,
                          testing::Values(Library{"OneDnn", [](int n) { return load_onednn(n); }},
                                          Library{"OpenBlas",
                                                  [](int n) { return load_openblas(n); }}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& library) { return library.param.name; });
 
 TEST(LoadGemm, SaysWhyThereIsNone) {
     EXPECT_NE(load_onednn(1, "libabsent.so").reason.find("libabsent.so"), std::string::npos);

@@ -35,7 +35,7 @@ const kernels::Gemm& test_gemm() {
             if (auto offer = kernels::load_onednn(/*threads=*/1); offer.gemm)
                 return std::move(offer.gemm);
         }
-        return make_libtorch_gemm();
+        return make_libtorch_gemm(/*threads=*/1);
     }();
     return *gemm;
 }

@@ -4,6 +4,7 @@
 #include "model/simple_transformer.h"
 #include "support/store_reading.h"
 #include "train/assemble.h"
+#include "train/gemm_choice.h"
 #include "train/grad_norm.h"
 #include "train/parameter_groups.h"
 #include "train/update.h"
@@ -22,6 +23,7 @@ config::Deck deck_of(const RigOptions& options) {
     deck.train.activation_checkpointing = options.sharding.activation_checkpointing;
     deck.optimizer = options.optimizer;
     deck.precision = options.precision;
+    deck.kernels.gemm = options.gemm;
     deck.shard = options.sharding.shard;
     deck.reduce = options.sharding.reduce;
     deck.fault = options.sharding.fault;
@@ -68,7 +70,8 @@ TrainingRig::TrainingRig(const comm::Group& ranks, std::shared_ptr<const model::
                          const RigOptions& options)
     : deck_(deck_of(options)),
       sharded_(deck_, {.micro_batch = 1, .grad_accum_steps = options.micro_batches}, model,
-               train::with_groups(model->spec(), deck_.optimizer), ranks),
+               train::with_groups(model->spec(), deck_.optimizer),
+               train::choose_gemm(deck_.kernels, {}, *model, ranks).gemm, ranks),
       optimizer_(train::make_optimizer(train::adamw_of(deck_.optimizer), sharded_.layout(),
                                        sharded_.store(),
                                        [this](const spec::ParameterSpec& parameter) {

@@ -43,6 +43,7 @@ struct RigOptions {
     std::uint64_t seed = 0;
     config::Optimizer optimizer = {};
     config::Precision precision = {};
+    config::Gemm gemm = config::Gemm::kPreferred;
 };
 
 class TrainingRig {
