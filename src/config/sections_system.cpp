@@ -34,8 +34,8 @@ Section comm_section() {
              "named where two differ. Costs a message and a wait for each."),
          key("comm.progress_thread", s, &Comm::progress_thread, threads, "",
              "A thread of each rank moves messages and sums gradients while the rank computes: "
-             "MPI moves nothing outside its calls. auto: where each rank has a CPU more than "
-             "kernels.threads. Changes no bit. no_shard has none.")}};
+             "MPI moves nothing outside its calls. auto: on several nodes, and on one where each "
+             "rank has a CPU more than kernels.threads. Changes no bit. no_shard has none.")}};
 }
 
 Section stop_section() {

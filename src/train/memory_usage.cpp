@@ -1,5 +1,7 @@
 #include "train/memory_usage.h"
 
+#include <sys/resource.h>
+
 #include <fstream>
 #include <string>
 
@@ -21,6 +23,12 @@ std::int64_t read_field(const char* path, const std::string& label) {
 
 NodeMemory node_memory() {
     return {read_field("/proc/meminfo", "MemTotal:"), read_field("/proc/meminfo", "MemAvailable:")};
+}
+
+std::int64_t page_faults() {
+    rusage usage{};
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+    return usage.ru_minflt + usage.ru_majflt;
 }
 
 std::int64_t peak_resident_bytes() {

@@ -19,6 +19,10 @@ struct NodeMemory {
 };
 NodeMemory node_memory();
 
+/// How often this process has met a page that it had not touched before, so far. On a slow machine
+/// each costs tens of microseconds: steady steps should meet none.
+std::int64_t page_faults();
+
 /// Peak of the resident set so far: cheap.
 std::int64_t peak_resident_bytes();
 /// Both; walks the page tables, which takes milliseconds.

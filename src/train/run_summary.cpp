@@ -112,6 +112,8 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
     std::array<std::int64_t, 1> node_bytes{usage.proportional}, peak{usage.peak_resident};
     sharded.topology().node.all_reduce(node_bytes, comm::Reduction::kSum);
     world.all_reduce(peak, comm::Reduction::kMax);
+    std::array<double, 1> page_faults{trainer.steady_page_faults().value_or(0.0)};
+    world.all_reduce(page_faults, comm::Reduction::kMax);
     const Throughput speed = throughput_of(
         static_cast<double>(trainer.tokens_run()), trainer.seconds_in_steps(), world.size(),
         model_flops_per_token(run.start.deck, run.start.spec), run.peak);
@@ -137,6 +139,10 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
     log_memory(log, planned, allocated);
     log.info("measured: {} on this node (shared pages once), at most {} resident in a rank",
              bytes_text(node_bytes[0]), bytes_text(peak[0]));
+    if (trainer.steady_page_faults()) {
+        log.info("page faults: {:.1f} a step in a rank at most, after the first {} steps",
+                 page_faults[0], Trainer::kWarmUpSteps);
+    }
     log_traffic(log, predicted, run.counted);
     nlohmann::ordered_json record{{"steps", trainer.steps_run()},
                                   {"step", progress.step},
@@ -157,6 +163,7 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
                                   {"mem_peak_bytes", peak[0]},
                                   {"traffic_predicted", to_json(predicted)},
                                   {"traffic_counted", to_json(run.counted)}};
+    if (trainer.steady_page_faults()) record["page_faults_a_step"] = page_faults[0];
     record.update(to_json(speed, run.peak));
     summarise_losses(run, log, record);
     summarise_sources(run, log, record);

@@ -29,7 +29,9 @@ void fit_regathering(shard::StoreOptions& options, std::int64_t shards) {
     options.regather_ranks = 0;
 }
 
-bool wants_progress_thread(const config::Deck& deck, std::span<const comm::RankPlace> places) {
+/// Messages between nodes take long enough for the thread to pay even where it takes its turns on
+/// the CPU that computes. Within a node it would only move the sums of gradients there.
+bool wants_progress_thread(const config::Deck& deck, const ShardingPlan& plan) {
     switch (deck.comm.progress_thread) {
         case config::ProgressThread::kOn:
             return true;
@@ -38,7 +40,8 @@ bool wants_progress_thread(const config::Deck& deck, std::span<const comm::RankP
         case config::ProgressThread::kAuto:
             break;
     }
-    return places.size() > 1 && comm::have_cpus(places, deck.kernels.threads + 1);
+    return plan.topology.nodes() > 1 ||
+           (plan.places.size() > 1 && comm::have_cpus(plan.places, deck.kernels.threads + 1));
 }
 
 std::int64_t trainable_numel(const shard::Layout& layout) {
@@ -78,7 +81,7 @@ ShardingPlan plan_sharding(const config::Deck& deck, const config::Batch& batch,
         plan.kind = shard::choose_store(*plan.strategy, preference_of(deck.shard), plan.place());
     });
     plan.options.progress_thread =
-        plan.kind != shard::StoreKind::kPrivate && wants_progress_thread(deck, plan.places);
+        plan.kind != shard::StoreKind::kPrivate && wants_progress_thread(deck, plan);
     return plan;
 }
 

@@ -213,8 +213,8 @@ void Trainer::evaluate_into(Outcome& outcome) {
 
 void Trainer::report(const StepResult& result, const Interval& interval) {
     const auto phase = state_.clock.enter(Phase::kLog);
-    std::array<std::int64_t, 1> peak{peak_resident_bytes()};
-    state_.world.all_reduce(peak, comm::Reduction::kMax);
+    std::array<std::int64_t, 2> most{peak_resident_bytes(), interval.page_faults};
+    state_.world.all_reduce(most, comm::Reduction::kMax);
     const double step_s = interval.seconds / static_cast<double>(interval.steps);
     const double rate = static_cast<double>(interval.tokens) / interval.seconds;
     const double left_s = step_s * static_cast<double>(options_.steps - result.step);
@@ -224,11 +224,16 @@ void Trainer::report(const StepResult& result, const Interval& interval) {
         "rank",
         result.step, std::to_string(options_.steps).size(), options_.steps, result.loss,
         result.grad_norm, result.lr, scales ? fmt::format("  scale {}", result.loss_scale) : "",
-        rate, duration_text(left_s), bytes_text(peak[0]));
-    nlohmann::ordered_json record{
-        {"step", result.step}, {"loss", result.loss},        {"grad_norm", result.grad_norm},
-        {"lr", result.lr},     {"tokens", progress_.tokens}, {"tokens_per_s", rate},
-        {"step_s", step_s},    {"mem_peak_bytes", peak[0]}};
+        rate, duration_text(left_s), bytes_text(most[0]));
+    nlohmann::ordered_json record{{"step", result.step},
+                                  {"loss", result.loss},
+                                  {"grad_norm", result.grad_norm},
+                                  {"lr", result.lr},
+                                  {"tokens", progress_.tokens},
+                                  {"tokens_per_s", rate},
+                                  {"step_s", step_s},
+                                  {"mem_peak_bytes", most[0]},
+                                  {"page_faults", most[1] / interval.steps}};
     if (scales) record["loss_scale"] = result.loss_scale;
     const auto sources = state_.loader.sources();
     for (std::size_t i = 0; sources.size() > 1 && i < sources.size(); ++i) {
@@ -276,16 +281,26 @@ void Trainer::save_checkpoint(bool last) {
     for (const SaveReport& save : state_.checkpoints.save(progress_, last)) report(save);
 }
 
+std::optional<double> Trainer::steady_page_faults() const {
+    if (steps_run_ <= kWarmUpSteps) return std::nullopt;
+    return static_cast<double>(steady_page_faults_) /
+           static_cast<double>(steps_run_ - kWarmUpSteps);
+}
+
 void Trainer::run_step(std::int64_t number, Interval& interval) {
     const double begin = now_seconds();
+    const std::int64_t faults_before = page_faults();
     const StepResult result = step(number);
     const double seconds = now_seconds() - begin;
+    const std::int64_t faults = page_faults() - faults_before;
     if (steps_run_ == 0) state_.world.ledger().allow(options_.quiet_s);
     ++steps_run_;
+    if (steps_run_ > kWarmUpSteps) steady_page_faults_ += faults;
     tokens_run_ += result.tokens;
     seconds_in_steps_ += seconds;
     state_.stop.note_step(seconds);
-    interval = {interval.seconds + seconds, interval.tokens + result.tokens, interval.steps + 1};
+    interval = {interval.seconds + seconds, interval.tokens + result.tokens, interval.steps + 1,
+                interval.page_faults + faults};
     if (number == options_.steps || steps_run_ == 1 || is_due(number, options_.log_every) ||
         state_.stop.stopping()) {
         report(result, interval);

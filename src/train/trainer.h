@@ -114,6 +114,10 @@ class Trainer {
     /// they took.
     const shard::Work& work() const { return work_; }
     std::int64_t steps_run() const { return steps_run_; }
+    /// The first steps find the memory that all later ones use.
+    static constexpr std::int64_t kWarmUpSteps = 5;
+    /// Page faults of this process in a later step, on average; none without such a step.
+    std::optional<double> steady_page_faults() const;
     std::int64_t tokens_run() const { return tokens_run_; }
     /// Valid targets of each of the loader's sources since the training's first step, also where
     /// other processes did earlier steps.
@@ -127,6 +131,7 @@ class Trainer {
         double seconds = 0.0;
         std::int64_t tokens = 0;
         std::int64_t steps = 0;
+        std::int64_t page_faults = 0;
     };
 
     /// One step over all micro-batches; `step` counts from 1. Throws AgreedError with the exit code
@@ -169,6 +174,7 @@ class Trainer {
     std::int64_t steps_run_ = 0;
     std::int64_t tokens_run_ = 0;
     double seconds_in_steps_ = 0.0;
+    std::int64_t steady_page_faults_ = 0;  ///< since the first kWarmUpSteps steps
     SaveTotals saves_;
 };
 

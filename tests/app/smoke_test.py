@@ -5,7 +5,8 @@ from pathlib import Path
 from end_to_end import EndToEndTest, of_kind, records
 
 KINDS = {"run", "step", "eval", "event", "summary"}
-STEP_FIELDS = {"kind", "time", "step", "loss", "grad_norm", "lr", "tokens", "tokens_per_s", "step_s", "mem_peak_bytes"}
+STEP_FIELDS = {"kind", "time", "step", "loss", "grad_norm", "lr", "tokens", "tokens_per_s", "step_s", "mem_peak_bytes",
+               "page_faults"}
 # What inputs/smoke.ini makes of any number of ranks.
 STEPS = 20
 EVALUATIONS = 2
