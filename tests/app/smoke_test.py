@@ -123,9 +123,9 @@ def numbers(found: list[dict]) -> list[dict]:
 
 
 def setup(folder: Path) -> dict:
-    """The record of the run without warnings, which name the deck that a key is from."""
+    """The record of the run without its time, and without warnings, which name the deck that a key is from."""
     [record] = of_kind(folder, "run")
-    return {field: value for field, value in record.items() if field != "warnings"}
+    return {field: value for field, value in record.items() if field not in ("time", "warnings")}
 
 
 def values(deck) -> list[str]:

@@ -28,11 +28,11 @@ Deck with_entries() {
 /// Some legal value other than the default, or empty for a key that has only one.
 std::string other_value(const Key& key) {
     for (const std::string candidate :
-         {"7",         "0.25",          "on",      "off",    "a/b",          "text",
-          "gelu",      "bidirectional", "learned", "rolled", "cosine",       "no_shard",
-          "slotted",   "torchscript",   "skip",    "size",   "backward_pre", "fast",
-          "unsharded", "bf16",          "8",       "node",   "abort",        "before_data",
-          "yarn",      "documents",     "llmc"}) {
+         {"7",         "0.25",          "on",      "off",     "a/b",          "text",
+          "gelu",      "bidirectional", "learned", "rolled",  "cosine",       "no_shard",
+          "slotted",   "torchscript",   "skip",    "size",    "backward_pre", "fast",
+          "unsharded", "bf16",          "8",       "node",    "abort",        "before_data",
+          "yarn",      "documents",     "llmc",    "libtorch"}) {
         Deck deck;
         if (!key.assign(deck, candidate) && key.text(deck) != default_text(key)) return candidate;
     }
@@ -66,6 +66,8 @@ TEST(KeyTable, NamesThatScriptsRelyOn) {
                              "topology.ranks_per_node",
                              "comm.node_shared",
                              "comm.backend",
+                             "comm.progress_thread",
+                             "kernels.gemm",
                              "fault.throw_at_step",
                              "fault.rank",
                              "shard.group_size",
