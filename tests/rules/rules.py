@@ -29,13 +29,14 @@ MAY_INCLUDE = {
     "train": LIBRARY,
     "app": [*LIBRARY, "doctor", "train"],
     "tools/ckpt": ["base", "spec", "checkpoint/format", "checkpoint/exchange", "checkpoint/export"],
+    "tools/micro": ["base", "comm", "kernels"],
     "tools/bench_save": ["base", "comm", "checkpoint/format", "checkpoint/parallel"],
 }
 
 # Headers of other projects that only some places may include; a place is a prefix of a path in src/.
 TORCH = r"(torch|ATen|c10|caffe2)/"
 RESTRICTED = {
-    r"(mpi|mpi-ext|nccl)\.h$": ["comm/"],
+    r"(mpi|mpi-ext|nccl)\.h$": ["comm/", "tools/micro/mpi_calls."],
     r"(hdf5|H5\w+)\.h$": ["checkpoint/", "data/hdf5_source."],
     TORCH: ["model/", "train/"],
 }

@@ -81,7 +81,7 @@ class RulesTest(TreeTest):
 
     def test_mpi_outside_comm(self):
         self.assert_found({"src/shard/store.cpp": "#include <mpi.h>\n"},
-                          "<mpi.h> may be included in comm/ only")
+                          "<mpi.h> may be included in comm/, tools/micro/mpi_calls. only")
 
     def test_hdf5_outside_checkpoint(self):
         self.assert_found({"src/train/save.cpp": "#include <hdf5.h>\n"}, "checkpoint/, data/hdf5_source. only")
