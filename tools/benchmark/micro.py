@@ -1,0 +1,60 @@
+"""Runs the micro-benchmarks of tools/micro, each beside its physical limit.
+
+Each prints, with --json, one object a line: "program", "name", "value", "lower", "upper", "unit", "rounds", and where
+it is held against a limit "limit_name", "ratio", "ratio_lower", "ratio_upper" (above 1: better than the limit), "goal".
+"""
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Sequence
+
+from contestants import Tools
+from mistakes import CaseError
+from processes import environment, mpirun
+from results import CaseResult, Measure
+from turns import Log
+
+LIMIT = 600.0
+RANKS = 2
+ADAMW = Path(__file__).parents[1] / "micro/adamw.py"  # beside PyTorch, so it is a program of Python
+
+
+def parse(output: str) -> list[dict[str, Any]]:
+    """Lines that are objects; MPI may print others."""
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
+def measures_of(entries: Sequence[dict[str, Any]]) -> list[Measure]:
+    found = []
+    for entry in entries:
+        name, rounds = f"{entry['program']}: {entry['name']}", entry["rounds"]
+        low, high = sorted((entry["lower"], entry["upper"]))
+        found.append(Measure(name, entry["value"], entry["unit"], low, high, rounds))
+        if "ratio" in entry:
+            found.append(Measure(f"{name} / {entry['limit_name']}", entry["ratio"], "x", entry["ratio_lower"],
+                                 entry["ratio_upper"], rounds, entry.get("goal")))
+    return found
+
+
+def commands(tools: Tools) -> dict[str, list[str]]:
+    programs = sorted((tools.build / "bin").glob("fullshard-micro-*"))
+    libraries = sorted(tools.build.rglob("libfullshard_micro_c_kernels.so"))
+    if not programs or not libraries:
+        raise CaseError(f"{tools.build} has no micro-benchmarks; without --build they are built")
+    found = {program.name: mpirun(RANKS, [program, "--json"]) for program in programs}
+    return found | {ADAMW.name: [str(tools.python), str(ADAMW), str(libraries[0]), "--json"]}
+
+
+def run_micro(tools: Tools, result: CaseResult, folder: Path, rounds: int, log: Log) -> None:
+    folder.mkdir(parents=True)
+    for name, words in commands(tools).items():
+        log(f"  {name}")
+        with open(folder / f"{name}.err", "w+") as errors:
+            done = subprocess.run(words, cwd=folder, env=environment(1), stdout=subprocess.PIPE, stderr=errors,
+                                  text=True, timeout=LIMIT)
+            errors.seek(0)
+            if done.returncode != 0:
+                raise CaseError(f"{name} failed with status {done.returncode}: {errors.read().strip()[-2000:]}")
+        entries = parse(done.stdout)
+        result.raw[name] = entries
+        result.measures += measures_of(entries)

@@ -1,0 +1,52 @@
+"""Results as a table of text or Markdown."""
+from goals import goal_of
+from results import CaseResult, Measure, Results
+
+HEAD = ("Measure", "Median", "Quartiles", "Goal")
+
+
+def number(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def row(case: str, measure: Measure) -> tuple[str, str, str, str]:
+    spread = f"{number(measure.low)} to {number(measure.high)}, {measure.samples} rounds" if measure.samples > 1 else ""
+    goal = goal_of(case, measure)
+    verdict = f"{goal.text()}: {'met' if goal.is_met(measure) else 'not met'}" if goal else ""
+    return measure.name, f"{number(measure.value)} {measure.unit}", spread, verdict
+
+
+def rows(case: CaseResult) -> list[tuple[str, str, str, str]]:
+    return [row(case.name, measure) for measure in case.measures]
+
+
+def about_lines(results: Results) -> list[str]:
+    about = results.about
+    return [f"`{about['command']}` at commit {about['commit']}, {about['date']}",
+            f"{about['cpu']}, {about['cores']} cores, {about['memory_gib']:.0f} GiB; " + ", ".join(about["versions"])]
+
+
+def text(results: Results) -> str:
+    lines = [line.replace("`", "") for line in about_lines(results)]
+    for case in results.cases:
+        lines += ["", f"{case.name}: {case.title}"]
+        if case.error:
+            lines.append(f"  no result: {case.error}")
+            continue
+        body = [HEAD, *rows(case)]
+        widths = [max(len(line[column]) for line in body) for column in range(len(HEAD))]
+        lines += ["  " + "  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip() for line in body]
+    return "\n".join(lines)
+
+
+def markdown(results: Results) -> str:
+    """Ratios and what has a goal; the rest is in results.json."""
+    lines = about_lines(results)
+    lines = [lines[0] + ":", "", lines[1] + "."]
+    for case in results.cases:
+        if case.error:
+            continue
+        lines += ["", "| " + " | ".join((f"{case.title}", *HEAD[1:])) + " |", "|" + "---|" * len(HEAD)]
+        lines += ["| " + " | ".join(row(case.name, measure)) + " |" for measure in case.measures
+                  if measure.unit == "x" or goal_of(case.name, measure)]
+    return "\n".join(lines)
