@@ -97,7 +97,8 @@ processes_of() {
 process_of() {
     local process
     for process in $(processes_of "$1"); do
-        ! tr '\0' '\n' <"/proc/$process/environ" | grep -qx "SLURM_PROCID=$2" || echo "$process"
+        # grep -q would leave at the match, and tr fail of a closed pipe.
+        ! tr '\0' '\n' <"/proc/$process/environ" | grep -x "SLURM_PROCID=$2" >/dev/null || echo "$process"
     done
 }
 
