@@ -64,7 +64,7 @@ def run_all(tools: Tools, cases: Sequence[Case], quick: bool, out: Path, found: 
         results.save(found, out / "results.json")  # what is done stays, whatever comes
 
 
-def measure(options: argparse.Namespace, words: Sequence[str]) -> int:
+def measure(options: argparse.Namespace) -> int:
     chosen = choose(options.cases, options.quick)
     python = options.python or python_environment.make(ROOT / "tools/lib/libtorch-requirements.txt", say)
     build = options.build or building.make(ROOT, say)
@@ -74,7 +74,9 @@ def measure(options: argparse.Namespace, words: Sequence[str]) -> int:
                          "have one made")
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    found = Results(machine.about(words, tools), [])
+    # Without the paths of this machine.
+    repeatable = [*options.cases, *(["--quick"] if options.quick else [])]
+    found = Results(machine.about(repeatable, tools), [])
     run_all(tools, chosen, options.quick, out, found)
     print(table.text(found))
     if python_environment.has(tools.python, "matplotlib"):
@@ -98,7 +100,7 @@ def main(words: Sequence[str], usage: str) -> int:
         elif options.readme:
             readme.rewrite(ROOT / "README.md", table.markdown(results.load(options.out / "results.json")))
         else:
-            return measure(options, words)
+            return measure(options)
     except UsageError as error:
         say(f"error: {error}")
         return 2
