@@ -22,6 +22,7 @@ from micro import measures_of, parse  # noqa: E402
 from mistakes import CaseError, UsageError  # noqa: E402
 from paired import Spread, paired, quantile, spread  # noqa: E402
 from processes import Job, environment, jobs, state_of  # noqa: E402
+from python_environment import torch_of  # noqa: E402
 from records import RecordFile, losses_by_step, whole_steps  # noqa: E402
 from registry import CASES, choose, rounds_of  # noqa: E402
 from results import CaseResult, Measure, Results  # noqa: E402
@@ -161,6 +162,10 @@ class Cases(unittest.TestCase):
 
 
 class Building(unittest.TestCase):
+    def test_the_version_of_torch_is_that_of_libtorch(self):
+        pinned = (TOOLS / "lib/libtorch-requirements.txt").read_text()
+        self.assertRegex(torch_of(pinned), r"^torch==\d+\.\d+\.\d+$")
+
     def test_targets_of_micro_benchmarks(self):
         listing = "all: phony\nfullshard-micro-update: phony\nbin/fullshard-micro-update: LINKER\nfullshard: phony\n"
         self.assertEqual(micro_targets(listing), ["fullshard-micro-update"])
