@@ -50,10 +50,13 @@ def save_after_steps(contender, optimizer, steps: Iterator[dict], place: Path, l
 
 
 def save_beside_steps(contender, optimizer, steps: Iterator[dict], place: Path, pause: int, log: Log) -> None:
+    # A thread of its own makes collective calls: among those of training they would not match.
+    group = dist.new_group(backend="gloo")
     for step in steps:
         dist.barrier()
         begin = time.perf_counter()
-        future = dcp.async_save(state_of(contender, optimizer), checkpoint_id=place / str(step["step"]))
+        future = dcp.async_save(state_of(contender, optimizer), checkpoint_id=place / str(step["step"]),
+                                process_group=group)
         stall = time.perf_counter() - begin
         for _ in range(pause):
             next(steps)
