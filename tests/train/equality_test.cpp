@@ -7,11 +7,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 namespace fullshard::train {
 namespace {
 
+using fullshard::testing::expect_close;
 using fullshard::testing::full_shard;
 using fullshard::testing::on_first_ranks;
 using fullshard::testing::run_training;
@@ -134,20 +133,7 @@ TEST(Equality, ThreeRanksAgreeToRounding) {
     const TrainingOutcome expected = train_alone(small_model(0.0), 6);
     for (const Sharding& sharding : shardings(3)) {
         const TrainingOutcome actual = train(world(), small_model(0.0), sharding, 2);
-        for (std::size_t step = 0; step < kSteps; ++step) {
-            EXPECT_NEAR(actual.losses[step], expected.losses[step], 1e-6 * expected.losses[step])
-                << sharding.name << ", step " << step;
-        }
-        for (std::size_t p = 0; p < expected.first_gradients.size(); ++p) {
-            double difference = 0.0, norm = 0.0;
-            for (std::size_t e = 0; e < expected.first_gradients[p].size(); ++e) {
-                difference +=
-                    std::pow(actual.first_gradients[p][e] - expected.first_gradients[p][e], 2);
-                norm += std::pow(expected.first_gradients[p][e], 2);
-            }
-            EXPECT_LE(std::sqrt(difference), 1e-5 * std::sqrt(norm))
-                << sharding.name << ", parameter " << p;
-        }
+        expect_close(actual, expected, sharding.name);
     }
 }
 

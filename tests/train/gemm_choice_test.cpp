@@ -10,7 +10,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@ namespace fullshard::train {
 namespace {
 
 using config::Gemm;
+using fullshard::testing::expect_close;
 using fullshard::testing::full_shard;
 using fullshard::testing::run_training;
 using fullshard::testing::TrainingOutcome;
@@ -122,19 +122,7 @@ TEST(GemmChoice, TrainsAlikeByEveryLibrary) {
             const TrainingOutcome outcome = train(library, unsharded());
             EXPECT_TRUE(train(library, full_shard(config::Store::kSlotted)) == outcome);
             ASSERT_EQ(outcome.losses.size(), expected.losses.size());
-            for (std::size_t step = 0; step < expected.losses.size(); ++step) {
-                EXPECT_NEAR(outcome.losses[step], expected.losses[step],
-                            1e-6 * expected.losses[step]);
-            }
-            for (std::size_t i = 0; i < expected.first_gradients.size(); ++i) {
-                double error = 0.0, norm = 0.0;
-                for (std::size_t j = 0; j < expected.first_gradients[i].size(); ++j) {
-                    const double wanted = expected.first_gradients[i][j];
-                    error += std::pow(outcome.first_gradients[i][j] - wanted, 2);
-                    norm += wanted * wanted;
-                }
-                EXPECT_LE(std::sqrt(error), 1e-5 * std::sqrt(norm) + 1e-9) << "parameter " << i;
-            }
+            expect_close(outcome, expected, model->spec().family);
         }
     }
 }

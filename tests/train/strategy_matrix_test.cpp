@@ -5,11 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 namespace fullshard::train {
 namespace {
 
+using fullshard::testing::expect_close;
 using fullshard::testing::on_first_ranks;
 using fullshard::testing::RigOptions;
 using fullshard::testing::run_training;
@@ -171,24 +170,6 @@ TEST(StrategyMatrix, RanksAndAccumulationAreInterchangeable) {
                 }
             });
         }
-    }
-}
-
-/// The second row of the promise: losses to 1e-6, first gradients to 1e-5 of each tensor's norm.
-void expect_close(const TrainingOutcome& actual, const TrainingOutcome& expected,
-                  const std::string& what) {
-    for (std::size_t step = 0; step < expected.losses.size(); ++step) {
-        EXPECT_NEAR(actual.losses[step], expected.losses[step], 1e-6 * expected.losses[step])
-            << what << ", step " << step;
-    }
-    for (std::size_t p = 0; p < expected.first_gradients.size(); ++p) {
-        double difference = 0.0, norm = 0.0;
-        for (std::size_t e = 0; e < expected.first_gradients[p].size(); ++e) {
-            const double wanted = expected.first_gradients[p][e];
-            difference += std::pow(actual.first_gradients[p][e] - wanted, 2);
-            norm += wanted * wanted;
-        }
-        EXPECT_LE(std::sqrt(difference), 1e-5 * std::sqrt(norm)) << what << ", parameter " << p;
     }
 }
 

@@ -4,6 +4,9 @@
 #include "model/simple_transformer.h"
 #include "support/store_reading.h"
 
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <memory>
 #include <span>
 #include <utility>
@@ -70,6 +73,23 @@ TrainingOutcome run_training(const comm::Group& ranks, const spec::SimpleTransfo
                              const RigOptions& options, std::int64_t steps) {
     return run_training(ranks, model::make_simple_transformer(model), model.vocab_size, options,
                         steps);
+}
+
+void expect_close(const TrainingOutcome& actual, const TrainingOutcome& expected,
+                  const std::string& what) {
+    for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+        EXPECT_NEAR(actual.losses[step], expected.losses[step], 1e-6 * expected.losses[step])
+            << what << ", step " << step;
+    }
+    for (std::size_t p = 0; p < expected.first_gradients.size(); ++p) {
+        double difference = 0.0, norm = 0.0;
+        for (std::size_t e = 0; e < expected.first_gradients[p].size(); ++e) {
+            const double wanted = expected.first_gradients[p][e];
+            difference += std::pow(actual.first_gradients[p][e] - wanted, 2);
+            norm += wanted * wanted;
+        }
+        EXPECT_LE(std::sqrt(difference), 1e-5 * std::sqrt(norm)) << what << ", parameter " << p;
+    }
 }
 
 }  // namespace fullshard::testing

@@ -1,4 +1,4 @@
-// What a short training gives, to be compared bit for bit.
+// What a short training gives, and how two are compared.
 #pragma once
 
 #include "comm/group.h"
@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace fullshard::testing {
@@ -22,6 +23,11 @@ struct TrainingOutcome {
     /// Bit for bit, without the gradients.
     bool operator==(const TrainingOutcome& other) const;
 };
+
+/// The second row of the promise: losses to 1e-6, first gradients to 1e-5 of each tensor's norm.
+/// `what` was compared.
+void expect_close(const TrainingOutcome& actual, const TrainingOutcome& expected,
+                  const std::string& what);
 
 /// Sequences of 9 tokens; 47 of them, so that epochs end within steps. Micro-batches of two.
 data::TrainingLoader small_loader(std::int64_t vocab_size, std::int64_t micro_batches_a_step);
