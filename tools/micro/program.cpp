@@ -23,10 +23,6 @@ po::options_description describe(const Program& program, Options& options) {
     add("rounds", po::value(&options.rounds)->default_value(defaults.rounds),
         "turns of each contender");
     add("mib", po::value(&options.mib)->default_value(defaults.mib), program.mib.c_str());
-    add("folder", po::value<std::string>()->default_value(defaults.folder.string()),
-        "for files, removed at the end");
-    add("only", po::value(&options.only)->default_value(""),
-        "run only the sections with this in their name");
     return all;
 }
 
@@ -46,7 +42,6 @@ std::string read_options(int argc, char** argv, const Program& program, Options&
         text << program.about << "\n\n" << description;
         return text.str();
     }
-    options.folder = values["folder"].as<std::string>();
     if (options.rounds < 1) throw UsageError(fmt::format("--rounds {} < 1", options.rounds));
     if (options.mib < 1) throw UsageError(fmt::format("--mib {} < 1", options.mib));
     return {};

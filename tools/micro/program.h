@@ -4,7 +4,6 @@
 #include "comm/group.h"
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -15,8 +14,6 @@ struct Options {
     bool json = false;  ///< one object a line in place of a table
     int rounds = 15;    ///< turns of each contender
     std::int64_t mib = 32;
-    std::filesystem::path folder = {};  ///< for files, removed at the end
-    std::string only = {};              ///< part of the names of the sections to run; empty: all
 };
 
 struct Program {
