@@ -131,8 +131,6 @@ class SharedUnit {
 };
 
 void run(const comm::Group& world, const Options& options) {
-    if (world.split_by_shared_memory().size() != world.size())
-        throw UsageError("the ranks are on several nodes; start them on one");
     SharedUnit unit(world, (options.mib << 20) / 4);
     const auto contenders = unit.contenders();
     const Turns turns(world, contenders, options.rounds);

@@ -35,7 +35,8 @@ Spread spread_of(std::vector<double> values);
 class Turns {
   public:
     /// Runs every contender once in each round, in a new random order, the same on all ranks. A
-    /// turn takes as long as its slowest rank. Collective.
+    /// turn lasts from the first rank's begin to the last one's end. All ranks are on one host
+    /// (else UsageError). Collective.
     Turns(const comm::Group& world, std::span<const Contender> contenders, int rounds);
 
     const Contender& find(std::string_view name) const;
