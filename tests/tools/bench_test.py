@@ -177,6 +177,9 @@ class Tables(unittest.TestCase):
                          r"FullShard / FSDP2 +2\.00 x +1\.90 to 2\.10, 9 rounds +>= 2\.5: not met")
         self.assertIn(">= 2.5: met |", table.markdown(example(3.0)))
 
+    def test_a_name_with_a_bar_stays_in_its_column(self):
+        self.assertEqual(table.markdown_row(["a | b", "c"]), "| a \\| b | c |")
+
     def test_a_case_without_result_says_why(self):
         failed = Results(ABOUT, [CaseResult("gpt2", "GPT-2", error="losses differ")])
         self.assertIn("no result: losses differ", table.text(failed))

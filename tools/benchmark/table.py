@@ -1,4 +1,6 @@
 """Results as a table of text or Markdown."""
+from typing import Sequence
+
 from goals import goal_of
 from results import CaseResult, Measure, Results
 
@@ -39,6 +41,10 @@ def text(results: Results) -> str:
     return "\n".join(lines)
 
 
+def markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
 def markdown(results: Results) -> str:
     """Ratios and what has a goal; the rest is in results.json."""
     lines = about_lines(results)
@@ -46,7 +52,7 @@ def markdown(results: Results) -> str:
     for case in results.cases:
         if case.error:
             continue
-        lines += ["", "| " + " | ".join((f"{case.title}", *HEAD[1:])) + " |", "|" + "---|" * len(HEAD)]
-        lines += ["| " + " | ".join(row(case.name, measure)) + " |" for measure in case.measures
+        lines += ["", markdown_row((case.title, *HEAD[1:])), "|" + "---|" * len(HEAD)]
+        lines += [markdown_row(row(case.name, measure)) for measure in case.measures
                   if measure.unit == "x" or goal_of(case.name, measure)]
     return "\n".join(lines)
