@@ -1,7 +1,10 @@
 #include "model/feed_forward.h"
 
+#include "base/error.h"
+#include "kernels/gelu.h"
 #include "model/autograd_context.h"
 
+#include <ATen/TensorIterator.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
@@ -11,6 +14,9 @@
 #include <ATen/ops/threshold_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace fullshard::model {
@@ -25,6 +31,39 @@ std::string_view gelu_formula(Activation activation) {
     return activation == Activation::kTanhGelu ? "tanh" : "none";
 }
 
+/// Calls visit(elements of x, elements of out) for pieces of two contiguous fp32 tensors of one
+/// shape, on the library's threads. The iterator makes one dimension of theirs.
+template <typename Visit>
+void for_each_piece(const at::Tensor& x, const at::Tensor& out, Visit&& visit) {
+    ensure(x.is_contiguous() && out.is_contiguous(), "both are contiguous");
+    at::TensorIteratorConfig().add_output(out).add_const_input(x).build().for_each(
+        [&](char** data, const std::int64_t*, std::int64_t count, std::int64_t) {
+            const auto size = static_cast<std::size_t>(count);
+            visit(std::span(reinterpret_cast<const float*>(data[1]), size),
+                  std::span(reinterpret_cast<float*>(data[0]), size));
+        });
+}
+
+bool has_own_kernel(Activation activation, const at::Tensor& x) {
+    return activation == Activation::kTanhGelu && x.scalar_type() == at::kFloat;
+}
+
+at::Tensor gelu(Activation activation, const at::Tensor& x) {
+    if (!has_own_kernel(activation, x)) return at::gelu(x, gelu_formula(activation));
+    const at::Tensor out = at::empty_like(x);
+    for_each_piece(x, out, kernels::tanh_gelu);
+    return out;
+}
+
+/// Multiplies `grad` by the derivative at `x`.
+void gelu_backward(Activation activation, const at::Tensor& x, at::Tensor& grad) {
+    if (has_own_kernel(activation, x)) {
+        for_each_piece(x, grad, kernels::tanh_gelu_backward);
+    } else {
+        at::gelu_backward_out(grad, grad, x, gelu_formula(activation));
+    }
+}
+
 class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction> {
   public:
     static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
@@ -37,7 +76,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
             hidden.relu_();
         } else {
             before_gelu = hidden;
-            hidden = at::gelu(before_gelu, gelu_formula(layer->activation));
+            hidden = gelu(layer->activation, before_gelu);
         }
         if (dropout > 0) {
             mask = at::empty_like(hidden, at::kBool).bernoulli_(1 - dropout);
@@ -66,7 +105,7 @@ class FeedForwardFunction : public torch::autograd::Function<FeedForwardFunction
         if (layer.activation == Activation::kRelu) {
             at::threshold_backward_out(grad, grad, hidden, 0);
         } else {
-            at::gelu_backward_out(grad, grad, before_gelu, gelu_formula(layer.activation));
+            gelu_backward(layer.activation, before_gelu, grad);
         }
         grad = operand(grad);
         write_gradients(*context, 1, layer.linear1, grad, x);

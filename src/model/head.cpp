@@ -1,17 +1,20 @@
 #include "model/head.h"
 
+#include "base/error.h"
+#include "kernels/cross_entropy.h"
 #include "model/autograd_context.h"
 
-#include <ATen/ops/amax.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace fullshard::model {
@@ -104,6 +107,73 @@ at::Tensor used_rows(const OutputLayer& layer, const at::Tensor& weight) {
     return weight.narrow(0, 0, layer.vocab_size);
 }
 
+/// A token's logits and what goes with them.
+struct Row {
+    std::span<float> logits;
+    float& log_sum;
+    std::int64_t target;
+};
+
+/// For an iterator whose elements are the first logit, the log sum and the target of each row: it
+/// has one dimension.
+template <typename Visit>
+auto row_loop(std::int64_t classes, Visit& visit) {
+    return [&visit, classes = static_cast<std::size_t>(classes)](
+               char** data, const std::int64_t* strides, std::int64_t count, std::int64_t) {
+        for (std::int64_t i = 0; i < count; ++i) {
+            visit(Row{{reinterpret_cast<float*>(data[0] + i * strides[0]), classes},
+                      *reinterpret_cast<float*>(data[1] + i * strides[1]),
+                      *reinterpret_cast<const std::int64_t*>(data[2] + i * strides[2])});
+        }
+    };
+}
+
+/// The rows of a chunk of logits. `first` is the chunk's first row in `log_sums` and `targets`.
+class Rows {
+  public:
+    Rows(const at::Tensor& logits, const at::Tensor& log_sums, const at::Tensor& targets,
+         std::int64_t first)
+        : logits_(logits),
+          log_sums_(log_sums.narrow(0, first, logits.size(0))),
+          targets_(targets.narrow(0, first, logits.size(0))) {}
+
+    /// Calls visit(Row) for each, on the library's threads.
+    template <typename Visit>
+    void for_each(Visit&& visit) const {
+        constexpr std::int64_t kRowsOfOneThread = 8;
+        iterator().for_each(row_loop(logits_.size(1), visit), kRowsOfOneThread);
+    }
+
+    /// The cross-entropy of those with a target, added in order.
+    double total_loss() const {
+        double total = 0;
+        const auto add = [&](Row row) {
+            if (row.target == MicroBatch::kIgnoredTarget) return;
+            ensure(row.target >= 0 && row.target < logits_.size(1),
+                   "a target is one of the classes");
+            total += double{row.log_sum} - row.logits[static_cast<std::size_t>(row.target)];
+        };
+        iterator().serial_for_each(row_loop(logits_.size(1), add), {0, logits_.size(0)});
+        return total;
+    }
+
+  private:
+    /// Goes over the rows; see row_loop().
+    at::TensorIterator iterator() const {
+        return at::TensorIteratorConfig()
+            .check_all_same_dtype(false)
+            .resize_outputs(false)
+            .add_owned_output(logits_.select(1, 0))
+            .add_output(log_sums_)
+            .add_const_input(targets_)
+            .build();
+    }
+
+    at::Tensor logits_;
+    at::Tensor log_sums_;
+    at::Tensor targets_;
+};
+
 /// Linear layer and summed cross-entropy. Backward recomputes the logits; forward leaves it the
 /// logarithm of each row's sum of exponentials.
 class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossEntropyFunction> {
@@ -112,39 +182,28 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
                               const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                               const at::Tensor& targets, double loss_factor,
                               const OutputLayer* layer) {
-        const at::Tensor ignored = targets.eq(MicroBatch::kIgnoredTarget).unsqueeze(1);
-        const at::Tensor classes = targets.unsqueeze(1).masked_fill(ignored, 0);
-        at::Tensor log_sums = at::empty({x.size(0), 1}, x.options().dtype(at::kFloat));
-        at::Tensor total = at::zeros({}, x.options().dtype(at::kDouble));
+        const at::Tensor log_sums = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
+        double total = 0;
         ChunkedLogits(*layer->linear.gemm, x, used_rows(*layer, weight), bias)
             .for_each([&](std::int64_t first, at::Tensor& logits) {
-                const auto rows = [&](const at::Tensor& all) {
-                    return all.narrow(0, first, logits.size(0));
-                };
-                const at::Tensor picked = logits.gather(1, rows(classes));
-                const at::Tensor largest = logits.amax(1, /*keepdim=*/true);
-                at::Tensor log_sum = rows(log_sums);
-                const at::Tensor sum = logits.sub_(largest).exp_().sum(1, /*keepdim=*/true);
-                log_sum.copy_(sum.log().add_(largest));
-                total.add_(log_sum.sub(picked).masked_fill_(rows(ignored), 0).sum(at::kDouble));
+                const Rows rows(logits, log_sums, targets, first);
+                rows.for_each([](Row row) { row.log_sum = kernels::log_sum_exp(row.logits); });
+                total += rows.total_loss();
             });
-        context->save_for_backward({x, weight, ignored, classes, log_sums});
+        context->save_for_backward({x, weight, targets, log_sums});
         context->saved_data["loss_factor"] = loss_factor;
         save_layer(*context, *layer);
-        return total.mul_(loss_factor).to(at::kFloat);
+        return at::scalar_tensor(total * loss_factor, log_sums.options());
     }
 
     static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
         const auto saved = context->get_saved_variables();
         const at::Tensor &x = saved[0], &weight = saved[1];
-        const at::Tensor &ignored = saved[2], &classes = saved[3], &log_sums = saved[4];
+        const at::Tensor &targets = saved[2], &log_sums = saved[3];
         const auto& layer = saved_layer<OutputLayer>(*context);
         const Linear& linear = layer.linear;
-        const at::Tensor row_factors = ignored.logical_not()
-                                           .to(at::kFloat)
-                                           .mul_(context->saved_data.at("loss_factor").toDouble())
-                                           .mul_(grad_outputs[0]);
-        const at::Tensor minus_one = at::full({1, 1}, -1.0, log_sums.options());
+        const float factor = static_cast<float>(context->saved_data.at("loss_factor").toDouble()) *
+                             grad_outputs[0].item<float>();
 
         at::Tensor grad_x;
         std::optional<ChunkedGradient> grad_weight, grad_bias;
@@ -159,10 +218,13 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
             const auto rows = [&](const at::Tensor& all) {
                 return all.narrow(0, first, logits.size(0));
             };
-            // Turn the logits into their gradient, (softmax - one_hot) * factor, in place.
-            logits.sub_(rows(log_sums)).exp_();
-            logits.scatter_add_(1, rows(classes), minus_one.expand({logits.size(0), 1}));
-            logits.mul_(rows(row_factors));
+            Rows(logits, log_sums, targets, first).for_each([&](Row row) {
+                if (row.target == MicroBatch::kIgnoredTarget) {
+                    std::ranges::fill(row.logits, 0.0f);
+                } else {
+                    kernels::cross_entropy_gradient(row.logits, row.log_sum, row.target, factor);
+                }
+            });
             const at::Tensor grad = logits.to(chunks.weight().scalar_type());
             if (grad_x.defined()) {
                 at::Tensor out = rows(grad_x);
