@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "kernels/cross_entropy.h"
-#include "model/autograd_context.h"
 
 #include <ATen/TensorIterator.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/scalar_tensor.h>
@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -110,143 +111,158 @@ at::Tensor used_rows(const OutputLayer& layer, const at::Tensor& weight) {
 /// A token's logits and what goes with them.
 struct Row {
     std::span<float> logits;
-    float& log_sum;
+    double& loss;
     std::int64_t target;
 };
 
-/// For an iterator whose elements are the first logit, the log sum and the target of each row: it
-/// has one dimension.
+/// For an iterator whose elements are the first logit, the loss and the target of each row: it has
+/// one dimension.
 template <typename Visit>
 auto row_loop(std::int64_t classes, Visit& visit) {
     return [&visit, classes = static_cast<std::size_t>(classes)](
                char** data, const std::int64_t* strides, std::int64_t count, std::int64_t) {
         for (std::int64_t i = 0; i < count; ++i) {
             visit(Row{{reinterpret_cast<float*>(data[0] + i * strides[0]), classes},
-                      *reinterpret_cast<float*>(data[1] + i * strides[1]),
+                      *reinterpret_cast<double*>(data[1] + i * strides[1]),
                       *reinterpret_cast<const std::int64_t*>(data[2] + i * strides[2])});
         }
     };
 }
 
-/// The rows of a chunk of logits. `first` is the chunk's first row in `log_sums` and `targets`.
-class Rows {
-  public:
-    Rows(const at::Tensor& logits, const at::Tensor& log_sums, const at::Tensor& targets,
-         std::int64_t first)
-        : logits_(logits),
-          log_sums_(log_sums.narrow(0, first, logits.size(0))),
-          targets_(targets.narrow(0, first, logits.size(0))) {}
+/// Calls visit(Row) for each row of a chunk of logits, on the library's threads. `losses` and
+/// `targets` are the chunk's, one a row.
+template <typename Visit>
+void for_each_row(const at::Tensor& logits, const at::Tensor& losses, const at::Tensor& targets,
+                  Visit&& visit) {
+    constexpr std::int64_t kRowsOfOneThread = 8;
+    at::TensorIteratorConfig()
+        .check_all_same_dtype(false)
+        .resize_outputs(false)
+        .add_owned_output(logits.select(1, 0))
+        .add_output(losses)
+        .add_const_input(targets)
+        .build()
+        .for_each(row_loop(logits.size(1), visit), kRowsOfOneThread);
+}
 
-    /// Calls visit(Row) for each, on the library's threads.
-    template <typename Visit>
-    void for_each(Visit&& visit) const {
-        constexpr std::int64_t kRowsOfOneThread = 8;
-        iterator().for_each(row_loop(logits_.size(1), visit), kRowsOfOneThread);
+/// Puts the row's cross-entropy where it belongs: 0 without a target. Returns the logarithm of the
+/// sum of exponentials.
+float evaluate(const Row& row) {
+    const float log_sum = kernels::log_sum_exp(row.logits);
+    row.loss = 0;
+    if (row.target == MicroBatch::kIgnoredTarget) return log_sum;
+    ensure(row.target >= 0 && row.target < std::ssize(row.logits),
+           "a target is one of the classes");
+    row.loss = double{log_sum} - row.logits[static_cast<std::size_t>(row.target)];
+    return log_sum;
+}
+
+/// Also replaces the logits by the gradient of `factor` times the row's loss.
+void differentiate(const Row& row, float factor) {
+    const float log_sum = evaluate(row);
+    if (row.target == MicroBatch::kIgnoredTarget) {
+        std::ranges::fill(row.logits, 0.0f);
+    } else {
+        kernels::cross_entropy_gradient(row.logits, log_sum, row.target, factor);
+    }
+}
+
+/// Adds up what a chunk of logits after the other leads to.
+class HeadGradients {
+  public:
+    /// Of those that require a gradient. `x` is [rows, d_model], `chunks` computes its logits.
+    HeadGradients(const OutputLayer& layer, const at::Tensor& x, const ChunkedLogits& chunks)
+        : gemm_(*layer.linear.gemm), x_(chunks.x()), weight_(chunks.weight()) {
+        const Linear& linear = layer.linear;
+        if (x.requires_grad()) of_x_ = at::empty_like(x);
+        if (linear.weight.value.requires_grad()) {
+            of_weight_.emplace(linear.weight, layer.vocab_size);
+        }
+        if (linear.bias && linear.bias->value.requires_grad()) {
+            of_bias_.emplace(*linear.bias, layer.vocab_size);
+        }
     }
 
-    /// The cross-entropy of those with a target, added in order.
-    double total_loss() const {
-        double total = 0;
-        const auto add = [&](Row row) {
-            if (row.target == MicroBatch::kIgnoredTarget) return;
-            ensure(row.target >= 0 && row.target < logits_.size(1),
-                   "a target is one of the classes");
-            total += double{row.log_sum} - row.logits[static_cast<std::size_t>(row.target)];
+    /// `of_logits` are the gradients of rows from `first` on, in fp32.
+    void add(std::int64_t first, const at::Tensor& of_logits) {
+        const auto rows = [&](const at::Tensor& all) {
+            return all.narrow(0, first, of_logits.size(0));
         };
-        iterator().serial_for_each(row_loop(logits_.size(1), add), {0, logits_.size(0)});
-        return total;
+        const at::Tensor grad = of_logits.to(weight_.scalar_type());
+        if (of_x_.defined()) {
+            at::Tensor out = rows(of_x_);
+            if (out.scalar_type() == grad.scalar_type()) {
+                multiply_into(gemm_, out, grad, weight_, /*accumulate=*/false);
+            } else {
+                out.copy_(multiply(gemm_, grad, weight_));
+            }
+        }
+        if (of_weight_) {
+            of_weight_->add([&](const GradientTarget& sum) {
+                write_weight_gradient(gemm_, sum, grad, rows(x_));
+            });
+        }
+        if (of_bias_) {
+            of_bias_->add([&](const GradientTarget& sum) { write_bias_gradient(sum, of_logits); });
+        }
+    }
+
+    /// Delivers those of the parameters to their sinks and returns that of x, if it is wanted.
+    at::Tensor finish() {
+        if (of_weight_) of_weight_->finish();
+        if (of_bias_) of_bias_->finish();
+        return of_x_;
     }
 
   private:
-    /// Goes over the rows; see row_loop().
-    at::TensorIterator iterator() const {
-        return at::TensorIteratorConfig()
-            .check_all_same_dtype(false)
-            .resize_outputs(false)
-            .add_owned_output(logits_.select(1, 0))
-            .add_output(log_sums_)
-            .add_const_input(targets_)
-            .build();
-    }
-
-    at::Tensor logits_;
-    at::Tensor log_sums_;
-    at::Tensor targets_;
+    const kernels::Gemm& gemm_;
+    at::Tensor x_, weight_;  ///< operand()s
+    at::Tensor of_x_;
+    std::optional<ChunkedGradient> of_weight_, of_bias_;
 };
 
-/// Linear layer and summed cross-entropy. Backward recomputes the logits; forward leaves it the
-/// logarithm of each row's sum of exponentials.
+/// Linear layer and summed cross-entropy. Where somebody learns, forward computes the gradients
+/// too, while it has the logits; backward hands over that of `x`.
 class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossEntropyFunction> {
   public:
     static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                               const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                              const at::Tensor& targets, double loss_factor,
+                              const at::Tensor& targets, const MicroBatch* batch, bool learns,
                               const OutputLayer* layer) {
-        const at::Tensor log_sums = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
-        double total = 0;
-        ChunkedLogits(*layer->linear.gemm, x, used_rows(*layer, weight), bias)
-            .for_each([&](std::int64_t first, at::Tensor& logits) {
-                const Rows rows(logits, log_sums, targets, first);
-                rows.for_each([](Row row) { row.log_sum = kernels::log_sum_exp(row.logits); });
-                total += rows.total_loss();
-            });
-        context->save_for_backward({x, weight, targets, log_sums});
-        context->saved_data["loss_factor"] = loss_factor;
-        save_layer(*context, *layer);
-        return at::scalar_tensor(total * loss_factor, log_sums.options());
-    }
-
-    static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-        const auto saved = context->get_saved_variables();
-        const at::Tensor &x = saved[0], &weight = saved[1];
-        const at::Tensor &targets = saved[2], &log_sums = saved[3];
-        const auto& layer = saved_layer<OutputLayer>(*context);
-        const Linear& linear = layer.linear;
-        const float factor = static_cast<float>(context->saved_data.at("loss_factor").toDouble()) *
-                             grad_outputs[0].item<float>();
-
-        at::Tensor grad_x;
-        std::optional<ChunkedGradient> grad_weight, grad_bias;
-        if (context->needs_input_grad(0)) grad_x = at::empty_like(x);
-        if (context->needs_input_grad(1)) grad_weight.emplace(linear.weight, layer.vocab_size);
-        if (linear.bias && context->needs_input_grad(2)) {
-            grad_bias.emplace(*linear.bias, layer.vocab_size);
-        }
-
-        ChunkedLogits chunks(*linear.gemm, x, used_rows(layer, weight), linear.bias_value());
+        const at::Tensor losses = at::empty({x.size(0)}, x.options().dtype(at::kDouble));
+        const auto factor = static_cast<float>(batch->loss_factor * batch->loss_scale);
+        ChunkedLogits chunks(*layer->linear.gemm, x, used_rows(*layer, weight), bias);
+        std::optional<HeadGradients> gradients;
+        if (learns) gradients.emplace(*layer, x, chunks);
         chunks.for_each([&](std::int64_t first, at::Tensor& logits) {
             const auto rows = [&](const at::Tensor& all) {
                 return all.narrow(0, first, logits.size(0));
             };
-            Rows(logits, log_sums, targets, first).for_each([&](Row row) {
-                if (row.target == MicroBatch::kIgnoredTarget) {
-                    std::ranges::fill(row.logits, 0.0f);
-                } else {
-                    kernels::cross_entropy_gradient(row.logits, row.log_sum, row.target, factor);
-                }
-            });
-            const at::Tensor grad = logits.to(chunks.weight().scalar_type());
-            if (grad_x.defined()) {
-                at::Tensor out = rows(grad_x);
-                if (out.scalar_type() == grad.scalar_type()) {
-                    multiply_into(*linear.gemm, out, grad, chunks.weight(), /*accumulate=*/false);
-                } else {
-                    out.copy_(multiply(*linear.gemm, grad, chunks.weight()));
-                }
-            }
-            if (grad_weight) {
-                grad_weight->add([&](const GradientTarget& sum) {
-                    write_weight_gradient(*linear.gemm, sum, grad, rows(chunks.x()));
-                });
-            }
-            if (grad_bias) {
-                grad_bias->add(
-                    [&](const GradientTarget& sum) { write_bias_gradient(sum, logits); });
+            if (gradients) {
+                for_each_row(logits, rows(losses), rows(targets),
+                             [factor](const Row& row) { differentiate(row, factor); });
+                gradients->add(first, logits);
+            } else {
+                for_each_row(logits, rows(losses), rows(targets), evaluate);
             }
         });
-        if (grad_weight) grad_weight->finish();
-        if (grad_bias) grad_bias->finish();
-        return {grad_x, {}, {}, {}, {}, {}};
+        if (gradients) context->save_for_backward({gradients->finish()});
+        context->saved_data["loss_scale"] = batch->loss_scale;
+        const double total = in_order_sum(losses);
+        return at::scalar_tensor(total * batch->loss_factor, x.options().dtype(at::kFloat));
+    }
+
+    static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
+        ensure(grad_outputs[0].item<double>() == context->saved_data.at("loss_scale").toDouble(),
+               "the gradient of the loss is the loss scale of the micro-batch");
+        return {context->get_saved_variables()[0], {}, {}, {}, {}, {}, {}};
+    }
+
+  private:
+    /// Equal bits for any number of threads.
+    static double in_order_sum(const at::Tensor& values) {
+        const auto* first = values.const_data_ptr<double>();
+        return std::accumulate(first, first + values.numel(), 0.0);
     }
 };
 
@@ -259,7 +275,7 @@ class LinearHead final : public HeadStage {
         const Linear& linear = output_.linear;
         return LinearCrossEntropyFunction::apply(normalised_rows(x), linear.weight.value,
                                                  linear.bias_value(), batch.targets.flatten(),
-                                                 batch.loss_factor, &output_);
+                                                 &batch, at::GradMode::is_enabled(), &output_);
     }
 
     at::Tensor logits(const at::Tensor& x, const MicroBatch&) override {

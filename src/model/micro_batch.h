@@ -11,6 +11,8 @@ struct MicroBatch {
     /// The summed loss is multiplied by this: 1 / (valid targets of the whole step), so that micro-
     /// batches with fewer valid targets weigh less and the sum over all of them is the mean.
     double loss_factor = 1.0;
+    /// Gradients are those of the loss times this (loss scaling of fp16); the loss itself is not.
+    double loss_scale = 1.0;
     bool training = true;  ///< dropout is active
     /// int64 [batch, sequence]: each token's position in its document. Undefined: 0, 1, ... in each
     /// row.

@@ -50,7 +50,9 @@ class HeadStage : public Stage {
     using Stage::Stage;
 
     /// Sum over valid targets of the cross-entropy, times batch.loss_factor: an fp32 scalar; zero
-    /// where no target is valid. Logits are taken to fp32 first.
+    /// where no target is valid. Logits are taken to fp32 first. Under grad mode parameters' sinks
+    /// must be open to writing already, since a head may compute gradients while it has the logits;
+    /// backward starts with batch.loss_scale as the gradient of the loss.
     virtual at::Tensor loss(const at::Tensor& x, const MicroBatch& batch) = 0;
     /// [batch, sequence, vocabulary] in the compute type.
     virtual at::Tensor logits(const at::Tensor& x, const MicroBatch& batch) = 0;

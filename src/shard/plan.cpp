@@ -110,13 +110,17 @@ std::int64_t uses_in(const std::vector<Visit>& pass, std::int64_t unit) {
 
 Gathers count_gathers(const Schedule& schedule, const Unit& unit, std::int64_t index,
                       const StoreOptions& options, const Work& work) {
-    // Visits of one pass share an unshard.
+    // Visits of one pass share an unshard, and so do the two passes where the unit is kept.
     const auto used = [&](const std::vector<Visit>& pass) -> std::int64_t {
         return uses_in(pass, index) > 0 ? 1 : 0;
     };
-    const std::int64_t passes =
-        work.steps * options.micro_batches * (used(schedule.forward) + used(schedule.backward)) +
-        work.evaluations * used(schedule.evaluation);
+    const bool kept = std::ranges::any_of(schedule.forward.back().uses, [&](const UnitUse& use) {
+        return use.unit == index && use.after == Reshard::kKeep;
+    });
+    const std::int64_t a_micro_batch =
+        used(schedule.forward) + (kept ? 0 : used(schedule.backward));
+    const std::int64_t passes = work.steps * options.micro_batches * a_micro_batch +
+                                work.evaluations * used(schedule.evaluation);
     const std::int64_t versions = std::min(passes, unit.trainable() ? work.versions : 1);
     switch (options.residency) {
         case Residency::kWhileUsed:

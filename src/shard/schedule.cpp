@@ -80,6 +80,12 @@ bool learns(const Layout& layout, const Visit& visit) {
     });
 }
 
+/// The last visit of the forward pass and the first one of the backward pass are of one segment.
+void keep_between_passes(Schedule& schedule) {
+    if (schedule.backward.empty()) return;
+    for (UnitUse& use : schedule.forward.back().uses) use.after = Reshard::kKeep;
+}
+
 Reshard at_end_of_pass(Residency residency) {
     switch (residency) {
         case Residency::kUntilUpdate:
@@ -165,6 +171,7 @@ Schedule make_schedule(const Layout& layout, Residency residency, const Prefetch
     for (auto* pass : {&schedule.forward, &schedule.backward, &schedule.evaluation}) {
         set_reshards(*pass, layout, at_end_of_pass(residency));
     }
+    keep_between_passes(schedule);
     if (prefetch.forward) {
         set_prefetches(schedule.forward, prefetch.ahead, &Visit::prefetch);
         set_prefetches(schedule.evaluation, prefetch.ahead, &Visit::prefetch);

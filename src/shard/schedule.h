@@ -62,12 +62,13 @@ struct Prefetch {
 
 /// What happens to units between their visits.
 enum class Residency : std::uint8_t {
-    kWhileUsed,     ///< gathered for each pass (ZeRO-3)
+    kWhileUsed,     ///< gathered for each pass (ZeRO-3); the last segment's units once for both
     kSmallerGroup,  ///< gathered over all ranks after an update, then over a smaller group
     kUntilUpdate,   ///< gathered at the first visit after an update (ZeRO-2)
 };
 
-/// Every segment once forward, in order, and once backward, in reverse.
+/// Every segment once forward, in order, and once backward, in reverse. The last one is needed
+/// again at once and stays unsharded between its two visits.
 Schedule make_schedule(const Layout& layout, Residency residency = Residency::kWhileUsed,
                        const Prefetch& prefetch = {});
 

@@ -34,14 +34,13 @@ struct BoundStage {
 /// What backward needs of a stage's forward.
 struct TapeEntry {
     at::Tensor input;   ///< detached leaf; undefined for the first stage
-    at::Tensor output;  ///< undefined where the stage is checkpointed
+    at::Tensor output;  ///< undefined of a checkpointed stage and of the head
 };
 
 /// One pass over a micro-batch.
 struct Pass {
     model::MicroBatch batch;
     MicroBatchId id;
-    double loss_scale = 1.0;
     /// Numbers of the tokens whose logits are asked for in place of the loss; undefined: the loss.
     at::Tensor wanted_rows = {};
 };
@@ -132,18 +131,21 @@ struct Engine::Impl {
     }
 
     /// Runs the stage and writes down what its backward pass will need. Each stage is a graph of
-    /// its own: backward enters and leaves it at the stage's borders.
+    /// its own: backward enters and leaves it at the stage's borders. A head that learns is left to
+    /// backward as a whole, which is next: it computes the loss and its gradient in one go.
     at::Tensor record(std::size_t index, const at::Tensor& x, const Pass& pass) {
         const bool learns = pass.batch.training && index >= first_trainable;
-        const at::AutoGradMode grad_mode(learns && !stages[index].checkpointed);
+        const BoundStage& bound = stages[index];
+        const at::AutoGradMode grad_mode(learns && !bound.checkpointed);
         if (!learns) return run(index, x, pass);
         TapeEntry& entry = tape[index];
         if (x.defined()) {
             entry.input = x.detach();
             entry.input.set_requires_grad(index > first_trainable);
         }
+        if (bound.head != nullptr) return {};
         at::Tensor output = run(index, entry.input, pass);
-        if (!stages[index].checkpointed) entry.output = output;
+        if (!bound.checkpointed) entry.output = output;
         return output;
     }
 
@@ -161,9 +163,11 @@ struct Engine::Impl {
         return x;
     }
 
-    void backward(const Pass& pass) {
-        at::Tensor
-            grad;  // of the loss with respect to the output of the next stage to differentiate
+    /// Returns the loss.
+    double backward(const Pass& pass) {
+        double loss = 0;
+        // Of the loss with respect to the output of the next stage to differentiate.
+        at::Tensor grad;
         for (const shard::Visit& visit : schedule.backward) {
             std::vector<shard::Lease> leases = begin_visit(visit);
             {
@@ -174,32 +178,45 @@ struct Engine::Impl {
                 const auto phase = clock.enter(Phase::kBackward);
                 const auto computing = store.computing();
                 for (const std::size_t stage : std::views::reverse(visit.stages)) {
-                    if (stage >= first_trainable) grad = differentiate(stage, grad, pass);
+                    if (stage < first_trainable) continue;
+                    const TapeEntry entry = std::exchange(tape[stage], {});
+                    if (stages[stage].head != nullptr) {
+                        const at::Tensor output = run_under_autograd(stage, entry.input, pass);
+                        loss = output.item<double>();
+                        grad = at::full({}, pass.batch.loss_scale, output.options());
+                        grad = differentiate(stage, entry.input, output, grad);
+                    } else if (grad.defined()) {
+                        const at::Tensor output = stages[stage].checkpointed
+                                                      ? run_under_autograd(stage, entry.input, pass)
+                                                      : entry.output;
+                        grad = differentiate(stage, entry.input, output, grad);
+                    }
                 }
             }
             end_visit(visit, leases);
             const auto phase = clock.enter(Phase::kReduce);
             for (const std::int64_t unit : visit.reductions) store.reduce(unit);
         }
+        return loss;
+    }
+
+    at::Tensor run_under_autograd(std::size_t index, const at::Tensor& x, const Pass& pass) {
+        const at::AutoGradMode grad_mode(true);
+        return run(index, x, pass);
     }
 
     /// Gradient with respect to the stage's input; those of parameters go to their sinks. Undefined
     /// where it is zero or nobody needs it.
-    at::Tensor differentiate(std::size_t index, const at::Tensor& grad_output, const Pass& pass) {
+    at::Tensor differentiate(std::size_t index, const at::Tensor& input, const at::Tensor& output,
+                             const at::Tensor& grad_output) {
         const BoundStage& bound = stages[index];
-        const TapeEntry entry = std::exchange(tape[index], {});
-        if (bound.head == nullptr && !grad_output.defined()) return {};
-        const at::AutoGradMode grad_mode(true);
-        const at::Tensor output = bound.checkpointed ? run(index, entry.input, pass) : entry.output;
         if (!output.requires_grad()) return {};  // it depends on nothing that could learn
 
         torch::autograd::variable_list inputs;
         for (const model::Parameter& parameter : bound.trainable) inputs.push_back(parameter.value);
-        const bool wants_input = entry.input.defined() && entry.input.requires_grad();
-        if (wants_input) inputs.push_back(entry.input);
-        const at::Tensor start =
-            bound.head != nullptr ? at::full({}, pass.loss_scale, output.options()) : grad_output;
-        const auto gradients = torch::autograd::grad({output}, inputs, {start},
+        const bool wants_input = input.defined() && input.requires_grad();
+        if (wants_input) inputs.push_back(input);
+        const auto gradients = torch::autograd::grad({output}, inputs, {grad_output},
                                                      /*retain_graph=*/false, /*create_graph=*/false,
                                                      /*allow_unused=*/true);
         for (std::size_t i = 0; i < bound.trainable.size(); ++i) {
@@ -210,13 +227,12 @@ struct Engine::Impl {
 
     double run(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
                double loss_scale, bool training) {
-        Pass pass{micro_batch_of(batch, causal), id, loss_scale};
+        Pass pass{micro_batch_of(batch, causal), id};
         pass.batch.loss_factor = loss_factor;
+        pass.batch.loss_scale = loss_scale;
         pass.batch.training = training;
-        const auto& visits = training ? schedule.forward : schedule.evaluation;
-        const double loss = forward(visits, pass).item<double>();
-        if (training) backward(pass);
-        return loss;
+        const at::Tensor loss = forward(training ? schedule.forward : schedule.evaluation, pass);
+        return loss.defined() ? loss.item<double>() : backward(pass);
     }
 
     std::vector<float> next_logits(const data::TokenBatch& batch,

@@ -5,6 +5,7 @@
 #include "model/stage_rig.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -135,6 +136,7 @@ at::Tensor stage_input() {
 
 MicroBatch stage_batch() {
     MicroBatch batch;
+    batch.loss_scale = 0.75;
     batch.tokens = random_classes({kBatch, kSequence}, kVocabulary, 1);
     batch.targets = random_classes({kBatch, kSequence}, kVocabulary, 2);
     return batch;
@@ -156,7 +158,8 @@ Gradients differentiate(const AnyCase& c, bool lose_parameters_between) {
         }
     }
     Gradients result;
-    result.x = rig.backward(out, x, random_tensor(out.sizes(), 4));
+    result.x = rig.backward(
+        out, x, c.index == 2 ? at::scalar_tensor(batch.loss_scale) : random_tensor(out.sizes(), 4));
     for (std::size_t i = 0; i < rig.size(); ++i) {
         result.parameters.push_back(rig.gradient(i).clone());
     }

@@ -228,6 +228,7 @@ TEST(HalfHead, ALossScaleKeepsSmallFp16GradientsAlive) {
         StageRig rig(model, 2, {.compute = compute, .sink = compute});
         MicroBatch batch = small_batch();
         batch.loss_factor = 1e-7;
+        batch.loss_scale = scale;
         const at::Tensor x = random_tensor({kBatch, kSequence, model.d_model}, 3)
                                  .to(scalar_type(compute))
                                  .requires_grad_(true);

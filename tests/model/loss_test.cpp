@@ -35,6 +35,7 @@ class Loss : public testing::TestWithParam<std::int64_t> {
         MicroBatch result;
         result.targets = random_classes({rows() / kSequence, kSequence}, model_.vocab_size, 6);
         result.loss_factor = 0.01;
+        result.loss_scale = 3.0;
         return result;
     }
 
@@ -46,7 +47,7 @@ class Loss : public testing::TestWithParam<std::int64_t> {
                                    batch.targets.flatten(), /*weight=*/{}, at::Reduction::Sum,
                                    MicroBatch::kIgnoredTarget) *
             batch.loss_factor;
-        const at::Tensor grad_loss = at::scalar_tensor(3.0);
+        const at::Tensor grad_loss = at::scalar_tensor(batch.loss_scale);
         const auto gradients =
             torch::autograd::grad({want}, {reference_x, w[0], w[1]}, {grad_loss});
 
@@ -85,7 +86,7 @@ TEST_P(Loss, IsZeroWithZeroGradientsWhereAllTargetsAreIgnored) {
     const at::Tensor x = input();
     const at::Tensor loss = rig_.head().loss(x, nothing);
     EXPECT_EQ(loss.item<float>(), 0.0F);
-    const at::Tensor grad_x = rig_.backward(loss, x, at::scalar_tensor(1.0));
+    const at::Tensor grad_x = rig_.backward(loss, x, at::scalar_tensor(nothing.loss_scale));
     EXPECT_EQ(grad_x.abs().max().item<float>(), 0.0F);
     for (std::size_t i = 0; i < rig_.size(); ++i) {
         EXPECT_TRUE(rig_.sink().written(i));
