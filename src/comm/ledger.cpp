@@ -45,6 +45,27 @@ std::int64_t Ledger::begin(std::int64_t track, const Call& call) {
     return ++entry.calls;
 }
 
+namespace {
+
+Lane lane_of(const Call& call) {
+    if (call.kind == "all_gather") return Lane::kGather;
+    return call.kind.find("reduce") != std::string_view::npos ? Lane::kReduce : Lane::kOther;
+}
+
+}  // namespace
+
+void Ledger::end(std::int64_t track, const Call& call, double begun_s) {
+    Timeline* const timeline = timeline_;
+    if (timeline == nullptr || !timeline->recording()) return;
+    std::string name;
+    {
+        const std::scoped_lock lock(mutex_);
+        name = tracks_[static_cast<std::size_t>(track)].name;
+    }
+    timeline->add({lane_of(call), fmt::format("{}: {}", name, call.describe()), begun_s,
+                   now_seconds(), /*in_flight=*/true});
+}
+
 void Ledger::waits(Wait wait) {
     const std::scoped_lock lock(mutex_);
     waiting_ = true;

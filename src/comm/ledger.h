@@ -1,6 +1,9 @@
 // What this process asked of other ranks, and what it waits for: read by the watchdog.
 #pragma once
 
+#include "base/timeline.h"
+
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <mutex>
@@ -68,6 +71,10 @@ class Ledger {
     void remove_track(std::int64_t track);
     /// Notes a call that is about to be made; its number in the track, from 1.
     std::int64_t begin(std::int64_t track, const Call& call);
+    /// Tells the timeline, if there is one that records, of a call that is complete.
+    void end(std::int64_t track, const Call& call, double begun_s);
+    /// Null: none. It must outlive its use here.
+    void show_on(Timeline* timeline) { timeline_ = timeline; }
 
     void waits(Wait wait);  ///< may be told again while the wait lasts
     void waits_no_more();
@@ -127,6 +134,7 @@ class Ledger {
     std::int64_t number_ = -1;
     double allowed_s_ = kUnlimited;
     double last_event_;
+    std::atomic<Timeline*> timeline_ = nullptr;
 };
 
 /// "0-3, 8": ascending numbers with runs folded.

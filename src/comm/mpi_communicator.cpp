@@ -1,5 +1,6 @@
 #include "comm/mpi_communicator.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/collective_check.h"
 #include "comm/mpi_detail.h"
@@ -32,6 +33,7 @@ struct MpiCommunicator::Operation {
     Call call;
     std::int64_t track = 0;
     std::int64_t sequence = 0;
+    double begun_s = 0.0;
     CallComparison comparison;  ///< only where comm.check is on, as is `post`
     std::function<void(Operation&)> post;
     std::vector<MPI_Request> requests;
@@ -90,6 +92,7 @@ Handle MpiCommunicator::launch(int channel, const Call& call, Post post) {
     operation.call = call;
     operation.track = track_of(channel);
     operation.sequence = group_.ledger().begin(operation.track, call);
+    operation.begun_s = now_seconds();
     operation.requests.clear();
     operation.peers.clear();
     operation.sum = {};
@@ -236,6 +239,7 @@ bool MpiCommunicator::advance(Operation& operation) {
         return advance(operation);
     }
     operation.complete = true;
+    group_.ledger().end(operation.track, operation.call, operation.begun_s);
     return true;
 }
 

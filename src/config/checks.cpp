@@ -335,6 +335,15 @@ void check_sums(const Deck& deck, std::vector<Contradiction>& found) {
     }
 }
 
+void check_trace(const Deck& deck, std::vector<Contradiction>& found) {
+    const auto late = std::ranges::find_if(
+        deck.trace.steps, [&](std::int64_t step) { return step > deck.train.steps; });
+    if (late == deck.trace.steps.end()) return;
+    found.push_back({{"trace.steps", "train.steps"},
+                     fmt::format("step {} would never be recorded", *late),
+                     fmt::format("name steps up to {}", deck.train.steps)});
+}
+
 void check_fault(const Deck& deck, std::vector<Contradiction>& found) {
     const auto within_run = [&](std::string key, std::int64_t step) {
         if (step <= deck.train.steps) return;
@@ -364,6 +373,7 @@ std::vector<Contradiction> contradictions(const Deck& deck) {
     check_optimizer(deck, found);
     check_sharding(deck, found);
     check_sums(deck, found);
+    check_trace(deck, found);
     check_fault(deck, found);
     return found;
 }

@@ -353,6 +353,12 @@ struct Fault {
     bool operator==(const Fault&) const = default;
 };
 
+struct Trace {
+    std::vector<std::int64_t> steps;  ///< to be recorded; counted from 1
+
+    bool operator==(const Trace&) const = default;
+};
+
 struct Deck {
     Run run;
     Model model;
@@ -370,6 +376,7 @@ struct Deck {
     Stop stop;
     Checkpoint checkpoint;
     Kernels kernels;
+    Trace trace;
     Fault fault;
 
     /// Where the keys that were set got their values: "text.ini:12" or "command line". A key that

@@ -1,4 +1,4 @@
-// Keys of ranks and nodes, communication, checkpoints, compute threads and faults.
+// Keys of ranks and nodes, communication, checkpoints, compute threads, traces and faults.
 #include "config/key_binding.h"
 
 namespace fullshard::config {
@@ -123,6 +123,15 @@ Section kernels_section() {
                  "what was picked, and a run that goes on uses it again: equal results need equal "
                  "libraries. Products of 16-bit types and of models of one's own (torchscript, "
                  "custom) are LibTorch's.")}};
+}
+
+Section trace_section() {
+    return {"trace",
+            "What happened when, in a file for ui.perfetto.dev or chrome://tracing.",
+            {key("trace.steps", &Deck::trace, &Trace::steps, Integers{{1, kMaxCount}}, "steps",
+                 "Steps, counted from 1, of which run.dir/trace.json shows what each rank did: "
+                 "lanes for computing, gathers, reductions, optimizer and checkpoints. The "
+                 "summary then says how much of the communication was hidden behind computing.")}};
 }
 
 Section fault_section() {

@@ -99,11 +99,16 @@ struct Engine::Impl {
     bool causal;                                ///< the model
     std::shared_ptr<const kernels::Gemm> gemm;  ///< of the stages
     std::vector<BoundStage> stages;
+    std::vector<std::string> names;   ///< by stage
     std::size_t first_trainable = 0;  ///< no gradient is needed before this stage
     std::vector<TapeEntry> tape;      ///< by stage
 
+    std::string_view name_of(const shard::Visit& visit) const {
+        return names[visit.stages.front()];
+    }
+
     std::vector<shard::Lease> begin_visit(const shard::Visit& visit) {
-        const auto phase = clock.enter(Phase::kUnshard);
+        const auto phase = clock.enter(Phase::kUnshard, name_of(visit));
         std::vector<shard::Lease> leases;
         leases.reserve(visit.uses.size());
         for (const shard::UnitUse& use : visit.uses) leases.push_back(store.unshard(use));
@@ -112,7 +117,7 @@ struct Engine::Impl {
     }
 
     void end_visit(const shard::Visit& visit, std::vector<shard::Lease>& leases) {
-        const auto phase = clock.enter(Phase::kUnshard);
+        const auto phase = clock.enter(Phase::kUnshard, name_of(visit));
         for (shard::Lease& lease : leases) lease.release();
         for (const std::int64_t unit : visit.prefetch_after) store.prefetch(unit);
     }
@@ -154,7 +159,7 @@ struct Engine::Impl {
         for (const shard::Visit& visit : visits) {
             std::vector<shard::Lease> leases = begin_visit(visit);
             {
-                const auto phase = clock.enter(Phase::kForward);
+                const auto phase = clock.enter(Phase::kForward, name_of(visit));
                 const auto computing = store.computing();
                 for (const std::size_t stage : visit.stages) x = record(stage, x, pass);
             }
@@ -171,11 +176,11 @@ struct Engine::Impl {
         for (const shard::Visit& visit : schedule.backward) {
             std::vector<shard::Lease> leases = begin_visit(visit);
             {
-                const auto phase = clock.enter(Phase::kReduce);
+                const auto phase = clock.enter(Phase::kReduce, name_of(visit));
                 for (const std::int64_t unit : visit.first_gradients) store.begin_gradients(unit);
             }
             {
-                const auto phase = clock.enter(Phase::kBackward);
+                const auto phase = clock.enter(Phase::kBackward, name_of(visit));
                 const auto computing = store.computing();
                 for (const std::size_t stage : std::views::reverse(visit.stages)) {
                     if (stage < first_trainable) continue;
@@ -194,7 +199,7 @@ struct Engine::Impl {
                 }
             }
             end_visit(visit, leases);
-            const auto phase = clock.enter(Phase::kReduce);
+            const auto phase = clock.enter(Phase::kReduce, name_of(visit));
             for (const std::int64_t unit : visit.reductions) store.reduce(unit);
         }
         return loss;
@@ -262,6 +267,7 @@ Engine::Engine(const model::Model& model, const shard::Layout& layout,
                      model.causal(),
                      options.gemm ? options.gemm : model::make_libtorch_gemm(options.threads),
                      {},
+                     {},
                      0,
                      {}}) {
     at::set_num_threads(options.threads);
@@ -275,6 +281,7 @@ Engine::Engine(const model::Model& model, const shard::Layout& layout,
     std::int64_t blocks = 0;
     for (std::size_t i = 0; i < specs.size(); ++i) {
         stages.push_back(bind_stage(model, i, store, layout, *impl_->gemm, options.buffer));
+        impl_->names.push_back(specs[i].name);
         if (specs[i].block && options.checkpoint_every_block > 0) {
             stages.back().checkpointed = ++blocks % options.checkpoint_every_block == 0;
         }

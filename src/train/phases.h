@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/timeline.h"
 
 #include <array>
 #include <cstdint>
@@ -30,12 +31,15 @@ class PhaseClock {
   public:
     class Scope {
       public:
-        Scope(PhaseClock& clock, Phase phase)
-            : clock_(clock), outer_(clock.current_), entered_(outer_ != Phase::kEvaluation) {
-            if (entered_) clock_.switch_to(phase);
+        Scope(PhaseClock& clock, Phase phase, std::string_view what)
+            : clock_(clock),
+              outer_(clock.current_),
+              outer_what_(clock.what_),
+              entered_(outer_ != Phase::kEvaluation) {
+            if (entered_) clock_.switch_to(phase, what);
         }
         ~Scope() {
-            if (entered_) clock_.switch_to(outer_);
+            if (entered_) clock_.switch_to(outer_, outer_what_);
         }
         Scope(const Scope&) = delete;
         Scope& operator=(const Scope&) = delete;
@@ -43,22 +47,29 @@ class PhaseClock {
       private:
         PhaseClock& clock_;
         Phase outer_;
+        std::string_view outer_what_;
         bool entered_;
     };
 
     PhaseClock() : last_(now_seconds()) {}
 
-    /// Until the scope ends, time belongs to `phase`.
-    [[nodiscard]] Scope enter(Phase phase) { return {*this, phase}; }
+    /// Until the scope ends, time belongs to `phase`, and in it to `what`, which outlives it.
+    [[nodiscard]] Scope enter(Phase phase, std::string_view what = {}) {
+        return {*this, phase, what};
+    }
+    /// Null: none. It must outlive its use here.
+    void show_on(Timeline* timeline) { timeline_ = timeline; }
     /// Seconds of each phase so far, the running one included.
     const std::array<double, kPhases>& seconds();
 
   private:
-    void switch_to(Phase phase);
+    void switch_to(Phase phase, std::string_view what);
 
     std::array<double, kPhases> seconds_{};
     Phase current_ = Phase::kOther;
+    std::string_view what_;
     double last_;
+    Timeline* timeline_ = nullptr;
 };
 
 }  // namespace fullshard::train

@@ -100,6 +100,7 @@ class TrainingRun {
     Checkpoints checkpoints_;
     std::optional<Evaluator> evaluator_;
     std::optional<Metrics> metrics_;
+    std::unique_ptr<StepTrace> trace_;  ///< null unless steps are recorded
     Peak peak_;
 };
 
@@ -142,6 +143,10 @@ void TrainingRun::open_run_folder() {
     log_.append_to(deck_.run.dir / kLogFile);
     if (deck_.run.rank_logs) log_.keep_own(rank_log_path(deck_.run.dir, job_.rank()));
     metrics_.emplace(deck_.run.dir / kMetricsFile, world_.rank() == 0);
+    if (deck_.trace.steps.empty()) return;
+    trace_ = std::make_unique<StepTrace>(world_, deck_.trace.steps, deck_.run.dir / kTraceFile);
+    sharded_.clock().show_on(trace_.get());
+    world_.ledger().show_on(trace_.get());
 }
 
 void TrainingRun::set_initial_state() {
@@ -239,8 +244,8 @@ ExitCode TrainingRun::train() {
     Trainer trainer(
         {world_, sharded_.gradient_group(), sharded_.layout(), sharded_.store(), sharded_.engine(),
          optimizer_, lr_schedule_, *start_.datasets.training, batches,
-         evaluator_ ? &*evaluator_ : nullptr, checkpoints_, stop_, sharded_.clock(), log_,
-         *metrics_},
+         evaluator_ ? &*evaluator_ : nullptr, checkpoints_, stop_, sharded_.clock(), trace_.get(),
+         log_, *metrics_},
         {.steps = deck_.train.steps,
          .micro_batches = start_.batch.grad_accum_steps,
          .log_every = deck_.train.log_every,
@@ -259,7 +264,7 @@ ExitCode TrainingRun::train() {
     const Outcome outcome = trainer.run();
     const shard::Traffic counted = sharded_.store().traffic() - before;
     summarise({start_, sharded_, optimizer_, checkpoints_, trainer, outcome, counted, peak_,
-               environment_.launch},
+               trace_.get(), environment_.launch},
               log_, *metrics_);
     return outcome.stopped_early ? ExitCode::kStoppedEarly : ExitCode::kDone;
 }

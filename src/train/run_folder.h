@@ -16,7 +16,8 @@ namespace fullshard::train {
 inline constexpr std::string_view kEffectiveDeckFile = "effective.ini";
 inline constexpr std::string_view kLogFile = "run.log";
 inline constexpr std::string_view kMetricsFile = "metrics.jsonl";
-inline constexpr std::string_view kHangFolder = "hang";  ///< only after one
+inline constexpr std::string_view kHangFolder = "hang";       ///< only after one
+inline constexpr std::string_view kTraceFile = "trace.json";  ///< of trace.steps
 inline constexpr std::string_view kRankLogsFolder = "logs";
 
 /// Where a rank keeps its own log: logs/rank-00003.log.

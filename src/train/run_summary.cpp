@@ -74,6 +74,21 @@ void summarise_losses(const FinishedRun& run, Log& log, nlohmann::ordered_json& 
     log.info("validation loss {}{:.4f} after training{}", before, after, entropy);
 }
 
+/// How much communication between ranks the recorded steps hid, over all ranks. Collective.
+void summarise_trace(const FinishedRun& run, Log& log, nlohmann::ordered_json& record) {
+    if (run.trace == nullptr || !run.trace->written()) return;
+    std::array<double, 2> seconds{run.trace->overlap().in_flight_s, run.trace->overlap().hidden_s};
+    run.sharded.world().all_reduce(seconds, comm::Reduction::kSum);
+    const Overlap overlap{seconds[0], seconds[1]};
+    const auto fraction = overlap.fraction();
+    log.info("trace: {} ({})", run.trace->file().string(),
+             fraction ? fmt::format("{:.0f} % of {:.3f} s of gathers and reductions in flight were "
+                                    "hidden behind computing",
+                                    100.0 * *fraction, overlap.in_flight_s)
+                      : "nothing was in flight between ranks");
+    if (fraction) record["overlap"] = *fraction;
+}
+
 /// How many tokens came from each source, where there are several.
 void summarise_sources(const FinishedRun& run, Log& log, nlohmann::ordered_json& record) {
     const auto sources = run.start.datasets.training->sources();
@@ -167,6 +182,7 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
     record.update(to_json(speed, run.peak));
     summarise_losses(run, log, record);
     summarise_sources(run, log, record);
+    summarise_trace(run, log, record);
     metrics.write("summary", record);
     for (const std::string& line : next) log.info("{}", line);
     if (log.lost_lines() > 0) {

@@ -10,6 +10,7 @@
 #include "train/sharded_model.h"
 #include "train/start.h"
 #include "train/throughput.h"
+#include "train/trace.h"
 #include "train/trainer.h"
 
 namespace fullshard::train {
@@ -24,6 +25,7 @@ struct FinishedRun {
     const Outcome& outcome;
     const shard::Traffic& counted;  ///< by the trainer's work
     const Peak& peak;
+    const StepTrace* trace;  ///< null when no step was recorded
     const LaunchInfo& launch;
 };
 

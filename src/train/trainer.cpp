@@ -327,6 +327,7 @@ Outcome Trainer::run() {
     Interval interval;
     while (progress_.step < options_.steps && !state_.stop.stopping()) {
         const std::int64_t number = progress_.step + 1;
+        if (state_.trace != nullptr) state_.trace->begin_step(number);
         run_step(number, interval);
         const bool last = number == options_.steps;
         if (evaluates && (last || is_due(number, options_.eval_every))) evaluate_into(outcome);
@@ -341,6 +342,7 @@ Outcome Trainer::run() {
         }
     }
     if (progress_.step < options_.steps || progress_.evaluation_pending) stop_early(outcome);
+    if (state_.trace != nullptr) state_.trace->finish();
     return outcome;
 }
 

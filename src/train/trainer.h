@@ -18,6 +18,7 @@
 #include "train/phases.h"
 #include "train/step_decision.h"
 #include "train/stop_controller.h"
+#include "train/trace.h"
 #include "train/update.h"
 
 #include <cstdint>
@@ -80,6 +81,7 @@ struct TrainingState {
     Checkpoints& checkpoints;
     StopController& stop;
     PhaseClock& clock;
+    StepTrace* trace;  ///< null when no step is recorded
     Log& log;
     Metrics& metrics;
 };
