@@ -15,7 +15,7 @@ float log_sum_exp(std::span<const float> logits);
 ///
 ///     (exp(logits[i] - log_sum) - [i = target]) * factor
 ///
-/// `log_sum` is the row's log_sum_exp(). Probabilities below 1e-37 count as 0. LogicError for a
+/// `log_sum` is the row's log_sum_exp(). Probabilities below 1e-30 count as 0. LogicError for a
 /// target outside of the row.
 void cross_entropy_gradient(std::span<float> logits, float log_sum, std::int64_t target,
                             float factor);

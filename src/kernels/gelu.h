@@ -10,9 +10,10 @@ namespace fullshard::kernels {
 ///
 ///     out = x / 2 (1 + tanh(u)) = x / (1 + exp(-2 u)),   u = sqrt(2 / pi) (x + 0.044715 x^3)
 ///
-/// The second form has no cancellation. Errors are below 2e-7 max(|x|, 1). Infinity gives infinity;
-/// NaN gives NaN. `x` and `out` have equal sizes (else LogicError) and do not overlap. Each element
-/// depends on its own index alone: any cut of a range into several calls gives equal bits.
+/// The second form has no cancellation. Errors are below 2e-7 max(|x|, 1). Infinity gives infinity,
+/// -infinity 0, NaN gives NaN. `x` and `out` have equal sizes (else LogicError) and do not overlap.
+/// Each element depends on its own index alone: any cut of a range into several calls gives equal
+/// bits.
 void tanh_gelu(std::span<const float> x, std::span<float> out);
 
 /// Multiplies `gradient` by the derivative of tanh_gelu() at `x`; errors of the derivative are

@@ -72,17 +72,18 @@ TEST(TanhGelu, TheReferenceIsTheFormulaWithTanh) {
 }
 
 TEST(TanhGelu, ValuesFarOutAndNonFiniteOnes) {
-    const std::vector<float> x{1e4f, 1e30f, -1e4f, -1e30f, kInfinity, kNan, 0.0f};
+    const std::vector<float> x{1e4f, 1e30f, -1e4f, -1e30f, kInfinity, kNan, 0.0f, -kInfinity};
     std::vector<float> out(x.size()), slope(x.size(), 1.0f);
     tanh_gelu(x, out);
     tanh_gelu_backward(x, slope);
     EXPECT_EQ(out[0], 1e4f);
     EXPECT_EQ(out[1], 1e30f);
     EXPECT_NEAR(out[2], 0, 1e-30);
-    EXPECT_NEAR(out[3], 0, 1e-6);
+    EXPECT_NEAR(out[3], 0, 1e-30);
     EXPECT_EQ(out[4], kInfinity);
     EXPECT_TRUE(std::isnan(out[5]));
     EXPECT_EQ(out[6], 0);
+    EXPECT_NEAR(out[7], 0, 1e-30);
     EXPECT_EQ(slope[0], 1);
     EXPECT_EQ(slope[1], 1);
     EXPECT_NEAR(slope[2], 0, 1e-30);

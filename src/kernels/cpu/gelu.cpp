@@ -15,9 +15,12 @@ constexpr float kTwiceSqrt2OverPi = 1.5957691216057308f;
 /// Where 2 u is still in the range of vector_exp(). GELU is x or 0 to all digits beyond it.
 constexpr float kBound = 9.99f;
 
+// Comparisons that are false for NaN keep it.
+[[gnu::always_inline]] inline float raised(float x) {
+    return x < -kBound ? -kBound : x;
+}
 [[gnu::always_inline]] inline float clamped(float x) {
-    // Comparisons that are false for NaN keep it.
-    const float low = x < -kBound ? -kBound : x;
+    const float low = raised(x);
     return low > kBound ? kBound : low;
 }
 
@@ -29,7 +32,10 @@ constexpr float kBound = 9.99f;
 FULLSHARD_SIMD_CLONES
 void forward(const float* __restrict x, float* __restrict out, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
-        out[i] = x[i] / (1.0f + exp_of_argument(clamped(x[i])));
+        // Not x itself above the line: vector code works out both sides of a comparison for all
+        // elements, and small ones over the denominator at -kBound are subnormal numbers, which
+        // cost a hundred cycles each.
+        out[i] = raised(x[i]) / (1.0f + exp_of_argument(clamped(x[i])));
     }
 }
 
