@@ -1,4 +1,4 @@
-# Imported target LibTorch::LibTorch (CPU part) from FULLSHARD_LIBTORCH, the environment variable of
+# Imported targets LibTorch::LibTorch (CPU part) and, where it is there, LibTorch::CUDA, from FULLSHARD_LIBTORCH, the environment variable of
 # that name, or Torch_DIR.
 #
 # The wheel's own TorchConfig.cmake insists on a CUDA toolkit even for CPU use, hence a target of our
@@ -44,4 +44,14 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
     target_link_options(LibTorch::LibTorch INTERFACE
       "LINKER:-rpath,${_dir}" "LINKER:-rpath-link,${_dir}")
   endforeach()
+
+  find_library(LibTorch_CUDA_LIBRARY torch_cuda HINTS ${_lib_dir} NO_DEFAULT_PATH)
+  find_library(LibTorch_C10_CUDA_LIBRARY c10_cuda HINTS ${_lib_dir} NO_DEFAULT_PATH)
+  if(LibTorch_CUDA_LIBRARY AND LibTorch_C10_CUDA_LIBRARY)
+    add_library(LibTorch::CUDA INTERFACE IMPORTED)
+    # Kept although no symbol may be used: their initialisers register the kernels.
+    target_link_options(LibTorch::CUDA INTERFACE LINKER:--no-as-needed)
+    target_link_libraries(LibTorch::CUDA INTERFACE
+      ${LibTorch_CUDA_LIBRARY} ${LibTorch_C10_CUDA_LIBRARY} LibTorch::LibTorch)
+  endif()
 endif()

@@ -23,12 +23,14 @@ endif()
 
 # Contracting a*b+c into a fused multiply-add would make sums depend on how the compiler vectorised
 # a loop, and with it the promise of equal bits for all strategies.
-add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -ffp-contract=off)
+# nvcc knows none of these options.
+set(_options -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -ffp-contract=off)
 
 # GCC 12 warns falsely about std::string's operator+ (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  add_compile_options(-Wno-restrict)
+  list(APPEND _options -Wno-restrict)
 endif()
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${_options}>")
 
 if(FULLSHARD_SANITIZE)
   add_compile_options(-fsanitize=${FULLSHARD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
