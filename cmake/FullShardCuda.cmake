@@ -22,6 +22,19 @@ function(_find_cuda_parts)
   find_library(NCCL_LIBRARY nccl HINTS ENV NCCL_HOME ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib lib64)
   if(NOT NCCL_INCLUDE_DIR OR NOT NCCL_LIBRARY)
     set(FULLSHARD_CUDA_LACKS "NCCL (nccl.h and libnccl.so; NCCL_HOME may name its folder)" PARENT_SCOPE)
+    return()
+  endif()
+  # libtorch_cuda finds its libraries in its own run path, in the module's, which names the toolkit, or
+  # where the dynamic loader looks.
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -E env "LD_LIBRARY_PATH=$ENV{LD_LIBRARY_PATH}:${CUDAToolkit_LIBRARY_DIR}"
+            ldd ${LibTorch_CUDA_LIBRARY}
+    OUTPUT_VARIABLE needs COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "[^ \t\n]+ => not found" lost "${needs}")
+  if(lost)
+    list(TRANSFORM lost REPLACE " => not found" "")
+    list(JOIN lost ", " lost)
+    set(FULLSHARD_CUDA_LACKS "what libtorch_cuda is linked to: ${lost} (cuDNN, or run tools/setup)" PARENT_SCOPE)
   endif()
 endfunction()
 
