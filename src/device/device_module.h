@@ -14,7 +14,7 @@ class DeviceModule {
     /// lib/fullshard/libfullshard_cuda.so beside the program's folder, in build and install tree.
     static std::filesystem::path installed_file();
 
-    /// Takes seconds: the libraries behind it hold more than a gigabyte. Throws UsageError where
+    /// Takes a second or more: the libraries behind it hold two gigabytes. Throws UsageError where
     /// there is no such file, and RunError where a library that it needs is missing or it is of
     /// another build than the program. A driver is not needed yet.
     explicit DeviceModule(const std::filesystem::path& file = installed_file());

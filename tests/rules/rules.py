@@ -9,15 +9,16 @@ from typing import Iterator, NamedTuple
 
 # Which modules a module may include besides itself. The order is bottom to top. A module is a folder of
 # src/, or a folder below where one has parts with rules of their own; tools are named with their path.
-LIBRARY = ["base", "config", "spec", "kernels", "comm", "shard", "model", "optim", "data",
+LIBRARY = ["base", "device", "config", "spec", "kernels", "comm", "shard", "model", "optim", "data",
            "checkpoint/format", "checkpoint/exchange", "checkpoint/export", "checkpoint/parallel"]
 MAY_INCLUDE = {
     "base": [],
+    "device": ["base"],
     "config": ["base"],
     "spec": ["base"],
-    "kernels": ["base"],
-    "comm": ["base", "kernels"],
-    "shard": ["base", "spec", "kernels", "comm"],
+    "kernels": ["base", "device"],
+    "comm": ["base", "device", "kernels"],
+    "shard": ["base", "device", "spec", "kernels", "comm"],
     "model": ["base", "spec", "kernels"],
     "optim": ["base", "kernels"],
     "data": ["base"],
@@ -36,7 +37,9 @@ MAY_INCLUDE = {
 # Headers of other projects that only some places may include; a place is a prefix of a path in src/.
 TORCH = r"(torch|ATen|c10|caffe2)/"
 RESTRICTED = {
-    r"(mpi|mpi-ext|nccl)\.h$": ["comm/", "tools/micro/mpi_calls."],
+    r"(mpi|mpi-ext)\.h$": ["comm/", "tools/micro/mpi_calls."],
+    r"nccl\.h$": ["comm/nccl/"],
+    r"(cuda\w*|cub|cooperative_groups|nvrtc|nvtx3)(\.h|/)": ["device/cuda/", "kernels/cuda/", "comm/nccl/"],
     r"(hdf5|H5\w+)\.h$": ["checkpoint/", "data/hdf5_source."],
     TORCH: ["model/", "train/"],
 }
@@ -118,7 +121,7 @@ def module_rule(tree: Tree) -> Iterator[str]:
 
 
 def restricted_headers_rule(tree: Tree) -> Iterator[str]:
-    """MPI, NCCL, HDF5 and LibTorch stay where they belong."""
+    """MPI, CUDA, NCCL, HDF5 and LibTorch stay where they belong."""
     for path in tree.product():
         for line, target in tree.includes[path]:
             for pattern, places in RESTRICTED.items():

@@ -20,6 +20,8 @@ CLEAN = {
     "src/checkpoint/format/state.cpp": '#include "checkpoint/format/state.h"\n#include <hdf5.h>\n',
     "src/checkpoint/format/state.h": '#include "base/span.h"\n',
     "src/checkpoint/parallel/save.h": '#include "checkpoint/format/state.h"\n#include "comm/session.h"\n',
+    "src/device/cuda/device.cpp": "#include <cuda_runtime.h>\n",
+    "src/comm/nccl/nccl_communicator.cpp": "#include <cuda_runtime.h>\n#include <nccl.h>\n",
     "tools/ckpt/main.cpp": '#include "checkpoint/format/state.h"\n#include "ckpt/commands.h"\n',
     "tools/ckpt/commands.h": '#include "base/span.h"\n',
     "tests/comm/session_test.cpp": '#include "comm/session.h"\n#include <mpi.h>\n',
@@ -82,6 +84,14 @@ class RulesTest(TreeTest):
     def test_mpi_outside_comm(self):
         self.assert_found({"src/shard/store.cpp": "#include <mpi.h>\n"},
                           "<mpi.h> may be included in comm/, tools/micro/mpi_calls. only")
+
+    def test_cuda_and_nccl_outside_their_rooms(self):
+        self.assert_found({"src/device/device.h": "#include <cuda_runtime.h>\n"},
+                          "<cuda_runtime.h> may be included in device/cuda/, kernels/cuda/, comm/nccl/ only")
+        self.assert_found({"src/train/trace.cpp": "#include <nvtx3/nvtx3.hpp>\n"}, "device/cuda/")
+        self.assert_found({"src/comm/session.cpp": '#include "comm/session.h"\n#include <nccl.h>\n'},
+                          "<nccl.h> may be included in comm/nccl/ only")
+        self.assert_found({"src/device/cuda/device.cpp": "#include <nccl.h>\n"}, "comm/nccl/ only")
 
     def test_hdf5_outside_checkpoint(self):
         self.assert_found({"src/train/save.cpp": "#include <hdf5.h>\n"}, "checkpoint/, data/hdf5_source. only")
