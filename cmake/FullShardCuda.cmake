@@ -72,9 +72,9 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 enable_language(CUDA)
-# Only now: CMake's first try of the compiler cannot set a standard.
-set(CMAKE_CUDA_STANDARD ${CMAKE_CXX_STANDARD})
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-set(CMAKE_CUDA_EXTENSIONS OFF)
+# CMake 3.25 does not know that nvcc has C++20, which targets ask for by CMAKE_CXX_STANDARD.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+endif()
 set(FULLSHARD_CUDA ON)
 message(STATUS "The device module is built with CUDA ${CUDAToolkit_VERSION} and ${NCCL_LIBRARY}")

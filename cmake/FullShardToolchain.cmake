@@ -23,14 +23,15 @@ endif()
 
 # Contracting a*b+c into a fused multiply-add would make sums depend on how the compiler vectorised
 # a loop, and with it the promise of equal bits for all strategies.
-# nvcc knows none of these options.
 set(_options -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -ffp-contract=off)
 
 # GCC 12 warns falsely about std::string's operator+ (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND _options -Wno-restrict)
 endif()
-add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${_options}>")
+# nvcc hands on those of the host's compiler that its intermediate code does not offend.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${_options}>"
+                    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wshadow>")
 
 if(FULLSHARD_SANITIZE)
   add_compile_options(-fsanitize=${FULLSHARD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
