@@ -25,11 +25,14 @@ std::byte* allocate_host(std::string_view name, std::int64_t bytes, std::byte fi
     ensure(bytes >= 0, "the length of a buffer is not negative");
     const auto rounded =
         static_cast<std::size_t>(std::max(kAlignment, round_up(bytes, kAlignment)));
-    auto* const memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
+    const MemoryInfo info = host_memory_info();
+    // Linux promises more than there is, and would end the process when it is touched.
+    std::byte* const memory =
+        bytes > info.total_bytes ? nullptr
+                                 : static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));
     if (memory == nullptr)
         throw RunError(fmt::format("'{}' needs {} bytes of host memory, {} of {} are free", name,
-                                   bytes, host_memory_info().free_bytes,
-                                   host_memory_info().total_bytes));
+                                   bytes, info.free_bytes, info.total_bytes));
     std::memset(memory, std::to_integer<int>(fill), rounded);
     return memory;
 }

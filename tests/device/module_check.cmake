@@ -1,5 +1,6 @@
 # The device module needs CUDA, NCCL and LibTorch's CUDA part and shows nothing but its entries; the
 # program needs none of them.
+cmake_minimum_required(VERSION 3.25)
 set(device_libraries "libcudart\\.so|libnccl\\.so\\.2|libtorch_cuda\\.so|libc10_cuda\\.so")
 
 function(needed file result)
