@@ -9,8 +9,6 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
