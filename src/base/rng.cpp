@@ -5,23 +5,6 @@
 
 namespace fullshard {
 
-std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
-                                        std::array<std::uint32_t, 2> key) {
-    constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
-    constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
-    for (int round = 0; round < 10; ++round) {
-        const std::uint64_t product0 = kMultiplier0 * counter[0];
-        const std::uint64_t product1 = kMultiplier1 * counter[2];
-        counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0],
-                   static_cast<std::uint32_t>(product1),
-                   static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1],
-                   static_cast<std::uint32_t>(product0)};
-        key[0] += kWeyl0;
-        key[1] += kWeyl1;
-    }
-    return counter;
-}
-
 std::uint64_t mix(std::uint64_t seed, std::uint64_t value) {
     std::uint64_t z = seed + 0x9E3779B97F4A7C15ULL * (value + 1);
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;

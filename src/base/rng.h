@@ -2,15 +2,13 @@
 // rank or world size.
 #pragma once
 
+#include "base/philox.h"
+
 #include <array>
 #include <cstdint>
 #include <string_view>
 
 namespace fullshard {
-
-/// Philox4x32-10 of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (SC11).
-std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
-                                        std::array<std::uint32_t, 2> key);
 
 /// Mixes `value` into `seed` (the finaliser of SplitMix64); used to derive independent streams.
 std::uint64_t mix(std::uint64_t seed, std::uint64_t value);

@@ -26,12 +26,12 @@ constexpr std::uint32_t kBeyondFloat16 = (127 + 16) << 23;
 }  // namespace detail
 
 /// The same number: every bfloat16 is a float, its upper half.
-inline float to_float(BFloat16 value) {
+constexpr float to_float(BFloat16 value) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
 /// The nearest bfloat16, ties to even; beyond the largest one, infinity. NaN stays NaN.
-inline BFloat16 to_bfloat16(float value) {
+constexpr BFloat16 to_bfloat16(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const bool nan = (bits & ~detail::kSignBit) > detail::kInfinityBits;
     const std::uint32_t rounded = bits + 0x7fff + ((bits >> 16) & 1);
@@ -40,7 +40,7 @@ inline BFloat16 to_bfloat16(float value) {
 }
 
 /// The same number: every binary16 is a float.
-inline float to_float(Float16 value) {
+constexpr float to_float(Float16 value) {
     const auto half = static_cast<std::uint32_t>(value.bits);
     const std::uint32_t magnitude = (half & 0x7fff) << 13;
     const std::uint32_t normal = magnitude + ((127 - 15) << 23);
@@ -56,7 +56,7 @@ inline float to_float(Float16 value) {
 
 /// The nearest binary16, ties to even; from 65520 on, halfway beyond the largest one, infinity.
 /// NaN stays NaN.
-inline Float16 to_float16(float value) {
+constexpr Float16 to_float16(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = bits & ~detail::kSignBit;
     // Rounding may carry into the exponent, and from the largest exponent to infinity.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/cpu/simd_clones.h"
+#include "kernels/elements/adamw_element.h"
 
 #include <cmath>
 #include <cstddef>
@@ -12,21 +13,11 @@ namespace {
 FULLSHARD_SIMD_CLONES
 void update(float* __restrict param, const float* __restrict gradient, float* __restrict m,
             float* __restrict v, std::size_t count, const AdamWScalars c) {
-    // lerp starts from the nearer end, as PyTorch's does: m + w (g - m), or g - (1 - w) (g - m).
-    const bool from_gradient = c.one_minus_beta1 >= 0.5f;
-    const float weight = from_gradient ? -c.beta1 : c.one_minus_beta1;
     for (std::size_t i = 0; i < count; ++i) {
-        // Comparisons that are false for NaN keep it.
-        float g = gradient[i] * c.gradient_factor;
-        g = c.clip_value < g ? c.clip_value : g;
-        g = -c.clip_value > g ? -c.clip_value : g;
-        const float start = from_gradient ? g : m[i];
-        const float first = start + weight * (g - m[i]);
-        const float second = v[i] * c.beta2 + c.one_minus_beta2 * g * g;
-        const float denominator = std::sqrt(second) / c.sqrt_bias_correction2 + c.eps;
-        param[i] = param[i] * c.decay_factor + c.negative_step_size * first / denominator;
-        m[i] = first;
-        v[i] = second;
+        const AdamWElement element = updated({param[i], m[i], v[i]}, gradient[i], c);
+        param[i] = element.param;
+        m[i] = element.first_moment;
+        v[i] = element.second_moment;
     }
 }
 

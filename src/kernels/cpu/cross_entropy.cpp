@@ -1,8 +1,8 @@
 #include "kernels/cross_entropy.h"
 
 #include "base/error.h"
-#include "kernels/cpu/exp.h"
 #include "kernels/cpu/simd_clones.h"
+#include "kernels/elements/softmax.h"
 
 #include <array>
 #include <cmath>
@@ -16,16 +16,6 @@ namespace {
 /// have equal bits on all of them.
 constexpr std::size_t kLanes = 64;
 using Lanes = std::array<float, kLanes>;
-
-/// e^-69 is 1e-30: far below the rounding of any sum of probabilities, and no subnormal number,
-/// which would cost a hundred cycles, once it is multiplied by a factor.
-constexpr float kLeastExponent = -69.0f;
-
-/// e^x for x <= 0 or a rounding error more; 0 below kLeastExponent.
-[[gnu::always_inline]] inline float probability(float x) {
-    const float power = vector_exp(x < kLeastExponent ? kLeastExponent : x);
-    return x < kLeastExponent ? 0.0f : power;
-}
 
 /// NaN is passed over.
 FULLSHARD_SIMD_CLONES

@@ -1,8 +1,8 @@
 #include "kernels/gelu.h"
 
 #include "base/error.h"
-#include "kernels/cpu/exp.h"
 #include "kernels/cpu/simd_clones.h"
+#include "kernels/elements/exp.h"
 
 #include <cstddef>
 

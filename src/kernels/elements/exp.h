@@ -13,7 +13,7 @@ inline constexpr float kExpRange = 87.3f;
 /// multiplications only, so that every instruction set gives equal bits.
 ///
 /// x = n ln 2 + r with |r| <= ln(2) / 2; e^r is the polynomial of Cephes' expf (S. Moshier).
-[[gnu::always_inline]] inline float vector_exp(float x) {
+[[gnu::always_inline]] constexpr float vector_exp(float x) {
     // Adding it rounds to an integer, which is then in the low bits.
     constexpr float kRound = 0x1.8p23f;
     const float shifted = x * 0x1.715476p+0f + kRound;
