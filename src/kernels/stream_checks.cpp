@@ -67,7 +67,7 @@ void check_adamw_update(const AdamWMemory& memory,
     check_placed({param, gradient, first_moment, second_moment, copy}, device);
     check_float32({param, gradient, first_moment, second_moment});
     check_counts({param, gradient, first_moment, second_moment});
-    if (copy.count != 0) {
+    if (copy.count != 0 || stochastic) {
         check_floating({copy});
         check_counts({param, copy});
     }

@@ -32,7 +32,7 @@ FULLSHARD_HOST_DEVICE void store(T* memory, const Packet<T, kCount>& packet) {
     *reinterpret_cast<Packet<T, kCount>*>(memory) = packet;
 }
 
-/// One operand of an operation on flat memory.
+/// One operand of an operation on flat memory; one without bytes is aligned everywhere.
 struct Operand {
     const void* data = nullptr;
     std::size_t element_bytes = 0;
@@ -61,6 +61,7 @@ inline PacketCut cut_into_packets(std::int64_t count, std::size_t width,
     const auto step = static_cast<std::int64_t>(width);
     for (std::int64_t head = 0; head < std::min(step, count); ++head) {
         const auto aligned = [&](const Operand& operand) {
+            if (operand.element_bytes == 0) return true;
             const std::size_t alignment = std::min(width * operand.element_bytes, kPacketBytes);
             const auto begin = reinterpret_cast<std::uintptr_t>(operand.data) +
                                static_cast<std::size_t>(head) * operand.element_bytes;
