@@ -88,8 +88,8 @@ __device__ SoftmaxSum add_threads(SoftmaxSum mine, SoftmaxSum* of_warps) {
 
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kThreads)
-    cross_entropy(T* logits, std::int64_t classes, std::int64_t stride,
-                  const std::int64_t* targets, float* losses, std::int64_t rows, float factor) {
+    cross_entropy(T* logits, std::int64_t classes, std::int64_t stride, const std::int64_t* targets,
+                  float* losses, std::int64_t rows, float factor) {
     __shared__ float of_warps_memory[2 * kWarps];
     auto* const of_warps = reinterpret_cast<SoftmaxSum*>(of_warps_memory);
     for (std::int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
@@ -97,8 +97,7 @@ __global__ void __launch_bounds__(kThreads)
         const Row<T, kAligned> row(begin, classes);
         const std::int64_t target = targets[r];
         if (target < 0 || target >= classes) {
-            const float everywhere =
-                target < 0 ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+            const float everywhere = target < 0 ? 0.0f : std::numeric_limits<float>::quiet_NaN();
             row.fill(everywhere);
             if (threadIdx.x == 0) losses[r] = everywhere;
             continue;
@@ -124,9 +123,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T, bool kAligned>
 void launch_rows(const CrossEntropyRows& rows, T* logits, float factor, const Launch& launch) {
-    const std::int64_t blocks =
-        std::min(rows.losses.count,
-                 std::int64_t{launch.multiprocessors} * kBlocksPerMultiprocessor);
+    const std::int64_t blocks = std::min(
+        rows.losses.count, std::int64_t{launch.multiprocessors} * kBlocksPerMultiprocessor);
     cross_entropy<T, kAligned><<<static_cast<unsigned>(blocks), kThreads, 0, launch.stream>>>(
         logits, rows.classes, rows.row_stride, rows.targets.as<std::int64_t>().data(),
         rows.losses.as<float>().data(), rows.losses.count, factor);
@@ -137,8 +135,7 @@ void launch_rows(const CrossEntropyRows& rows, T* logits, float factor, const La
 void launch_cross_entropy(const CrossEntropyRows& rows, float factor, const Launch& launch) {
     if (rows.losses.count == 0) return;
     const auto begin = reinterpret_cast<std::uintptr_t>(rows.logits.data);
-    const auto row_bytes =
-        static_cast<std::size_t>(rows.row_stride * size_of(rows.logits.dtype));
+    const auto row_bytes = static_cast<std::size_t>(rows.row_stride * size_of(rows.logits.dtype));
     const bool aligned = begin % kPacketBytes == 0 && row_bytes % kPacketBytes == 0;
     with_elements(rows.logits, [&]<typename T>(T* logits) {
         if (aligned) {

@@ -16,9 +16,8 @@ namespace {
 int multiprocessors_of_current_device(std::string_view process) {
     int device = 0, count = 0;
     device::check_cuda(cudaGetDevice(&device), "cudaGetDevice", process);
-    device::check_cuda(
-        cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-        "cudaDeviceGetAttribute", process);
+    device::check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+                       "cudaDeviceGetAttribute", process);
     return count;
 }
 

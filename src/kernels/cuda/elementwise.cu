@@ -12,9 +12,11 @@ namespace {
 constexpr int kThreads = 256;
 // Enough to fill a multiprocessor (2048 threads).
 constexpr int kBlocksPerMultiprocessor = 2048 / kThreads;
+// Leaves a thread 64 registers, so that AdamW keeps all its operands in them.
+constexpr int kFewestBlocks = 4;
 
 template <std::size_t kWidth, typename Body>
-__global__ void __launch_bounds__(kThreads) each_packet(PacketCut cut, Body body) {
+__global__ void __launch_bounds__(kThreads, kFewestBlocks) each_packet(PacketCut cut, Body body) {
     const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
     go_over<kWidth>(cut, thread, std::int64_t{gridDim.x} * kThreads, body);
 }
@@ -29,8 +31,7 @@ void launch_each(std::int64_t count, std::initializer_list<Operand> operands, co
     const std::int64_t blocks =
         std::min<std::int64_t>((threads + kThreads - 1) / kThreads,
                                std::int64_t{launch.multiprocessors} * kBlocksPerMultiprocessor);
-    each_packet<kWidth>
-        <<<static_cast<unsigned>(blocks), kThreads, 0, launch.stream>>>(cut, body);
+    each_packet<kWidth><<<static_cast<unsigned>(blocks), kThreads, 0, launch.stream>>>(cut, body);
 }
 
 template <typename T>

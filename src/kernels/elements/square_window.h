@@ -26,7 +26,7 @@ class SquareWindow {
 
     /// Lays the empty window around numbers of which the largest is `value` in magnitude.
     FULLSHARD_HOST_DEVICE void place(float value) {
-        const std::uint32_t top = place_of(biased_exponent(value)) + kRoom;
+        const std::uint32_t top = binade_of(biased_exponent(value)) + kRoom;
         bottom_ = top > kSpan ? top - kSpan : 0;
     }
 
@@ -36,19 +36,23 @@ class SquareWindow {
         const std::uint32_t fraction = std::bit_cast<std::uint32_t>(value) & 0x7fffff;
         const std::uint32_t mantissa = exponent == 0 ? fraction : fraction | 0x800000;
         if (mantissa == 0) return;
-        const std::uint32_t place = place_of(exponent);
-        // A place below the bottom wraps around to a large number; a NaN's or an infinity's place
-        // may be in the window.
-        if (place - bottom_ > kSpan || exponent == kNonFinite) {
+        const std::uint32_t binade = binade_of(exponent);
+        // A binade below the bottom wraps around to a large number; that of NaN and infinity may be
+        // in the window.
+        if (binade - bottom_ > kSpan || exponent == kNonFinite) {
             if (exponent == kNonFinite) {
                 add_to_bin(SquareSum::kWeightBins + (fraction == 0 ? 0 : 1), 1u);
                 return;
             }
-            flush(add_to_bin);
-            // No further than needed, so that numbers at both ends do not move it to and fro.
-            bottom_ = place < bottom_ ? place : place - kSpan;
+            if ((low_ | high_) == 0) {
+                place(value);
+            } else {
+                flush(add_to_bin);
+                // No further than needed: numbers at both ends must not move it to and fro.
+                bottom_ = binade < bottom_ ? binade : binade - kSpan;
+            }
         }
-        const std::uint32_t shift = 2 * (place - bottom_);
+        const std::uint32_t shift = 2 * (binade - bottom_);
         const std::uint64_t square = std::uint64_t{mantissa} * mantissa;
         const std::uint64_t low = square << shift;
         low_ += low;
@@ -86,7 +90,7 @@ class SquareWindow {
         return std::bit_cast<std::uint32_t>(value) >> 23 & 0xff;
     }
     /// Subnormal numbers lie in the binade of the smallest normal ones.
-    FULLSHARD_HOST_DEVICE static std::uint32_t place_of(std::uint32_t exponent) {
+    FULLSHARD_HOST_DEVICE static std::uint32_t binade_of(std::uint32_t exponent) {
         return exponent == 0 ? 0 : exponent - 1;
     }
     FULLSHARD_HOST_DEVICE std::uint32_t word_of(std::uint32_t word) const {
@@ -95,7 +99,7 @@ class SquareWindow {
         return outside ? 0 : static_cast<std::uint32_t>(word % 2 == 1 ? half : half >> 32);
     }
 
-    std::uint32_t bottom_ = 0;  ///< the lowest place: numbers of 24 bits times 2^(bottom - 149)
+    std::uint32_t bottom_ = 0;  ///< the lowest binade: 24 bits times 2^(bottom - 149)
     std::uint64_t low_ = 0;
     std::uint64_t high_ = 0;
 };

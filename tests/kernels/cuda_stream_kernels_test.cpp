@@ -1,0 +1,43 @@
+// On a GPU: CUDA's kernels pass the tests of the host's.
+#include "base/error.h"
+#include "device/device_module.h"
+#include "kernels/cuda_kernels.h"
+#include "kernels/stream_kernels_test.h"
+
+#include <filesystem>
+#include <iostream>
+
+namespace fullshard::kernels {
+namespace {
+
+/// More than the packets of all threads of a launch on 160 multiprocessors.
+constexpr std::int64_t kLargeCount = 3'000'017;
+
+testing::StreamRig on_cuda() {
+    const device::DeviceModule module;
+    auto gpu = module.cuda().open(0, "rank 0 on here");
+    auto kernels = module.entry<const CudaKernelsMaker>("fullshard_cuda_kernels").make("rank 0");
+    return {std::move(gpu), std::move(kernels), kLargeCount};
+}
+
+/// Empty where there is a GPU, else why there is none.
+std::string why_not() {
+    if (!std::filesystem::exists(device::DeviceModule::installed_file()))
+        return "this build has no device module";
+    try {
+        const device::DeviceModule module;
+        module.cuda().open(0, "rank 0 on here");
+    } catch (const RunError& error) {
+        return error.what();
+    }
+    return {};
+}
+
+std::vector<testing::StreamRigMaker> rigs() {
+    return {{"cuda", on_cuda}};
+}
+
+INSTANTIATE_TEST_SUITE_P(CudaDevices, StreamKernelsTest, ::testing::ValuesIn(rigs()), rig_name);
+
+}  // namespace
+}  // namespace fullshard::kernels
