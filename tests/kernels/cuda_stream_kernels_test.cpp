@@ -5,7 +5,9 @@
 #include "kernels/stream_kernels_test.h"
 
 #include <filesystem>
-#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
 
 namespace fullshard::kernels {
 namespace {
@@ -20,8 +22,7 @@ testing::StreamRig on_cuda() {
     return {std::move(gpu), std::move(kernels), kLargeCount};
 }
 
-/// Empty where there is a GPU, else why there is none.
-std::string why_not() {
+std::string why_no_gpu() {
     if (!std::filesystem::exists(device::DeviceModule::installed_file()))
         return "this build has no device module";
     try {
@@ -33,11 +34,9 @@ std::string why_not() {
     return {};
 }
 
-std::vector<testing::StreamRigMaker> rigs() {
-    return {{"cuda", on_cuda}};
-}
-
-INSTANTIATE_TEST_SUITE_P(CudaDevices, StreamKernelsTest, ::testing::ValuesIn(rigs()), rig_name);
+INSTANTIATE_TEST_SUITE_P(CudaDevices, StreamKernelsTest,
+                         ::testing::Values(testing::StreamRigMaker{"cuda", on_cuda, why_no_gpu}),
+                         rig_name);
 
 }  // namespace
 }  // namespace fullshard::kernels

@@ -72,6 +72,8 @@ class StreamRig {
 struct StreamRigMaker {
     std::string name;
     std::function<StreamRig()> make;
+    /// Where given: empty where its device is here, else why it is not.
+    std::function<std::string()> why_absent{};
 };
 
 }  // namespace fullshard::testing
