@@ -249,8 +249,18 @@ TEST(SquareWindow, SeldomLeavesRegistersForGradients) {
     auto values = normals(3, 100000, 1e-3);
     for (std::size_t i = 0; i < values.size(); i += 3) values[i] = 0.0f;
     const Windows windows(values, 100, true);
-    // Up to 5 additions a move, and few moves: most of those few threads whose first value is small.
+    // Up to 5 additions a move, and few moves: most of those few threads whose first value is
+    // small.
     EXPECT_LT(windows.additions(), 100);
+}
+
+TEST(SquareWindow, MovesNoFurtherThanItMust) {
+    // Both fit into one window, but not into the one around the first.
+    for (const float other : {0x1p24f, 0x1p-24f}) {
+        std::vector<float> values;
+        for (int i = 0; i < 1000; ++i) values.push_back(i % 2 == 0 ? 1.0f : other);
+        EXPECT_LE(Windows(values, 1, true).additions(), SquareWindow::kDigits) << other;
+    }
 }
 
 /// What a block of `threads` threads computes of a row, packet by packet.
