@@ -12,8 +12,8 @@
 namespace fullshard::kernels {
 namespace {
 
-/// More than the packets of all threads of a launch on 160 multiprocessors.
-constexpr std::int64_t kLargeCount = 3'000'017;
+/// Each thread of a launch on up to 150 multiprocessors takes more than one packet of fp32.
+constexpr std::int64_t kLargeCount = 1'300'021;
 
 testing::StreamRig on_cuda() {
     const device::DeviceModule module;

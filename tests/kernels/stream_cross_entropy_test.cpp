@@ -62,8 +62,8 @@ void expect_cross_entropy(testing::StreamRig& rig, const Logits& logits, float f
     const double last_place = DTypeOf<T>::value == DType::kFloat32    ? 0x1p-24
                               : DTypeOf<T>::value == DType::kBFloat16 ? 0x1p-8
                                                                       : 0x1p-11;
-    // Half of the smallest fp16 number, which an fp32 or bf16 gradient does not need.
-    const double smallest = DTypeOf<T>::value == DType::kFloat16 ? 0x1p-25 : 1e-37;
+    // Half of the smallest fp16 number, or a probability that counts as 0.
+    const double smallest = DTypeOf<T>::value == DType::kFloat16 ? 0x1p-25 : 2e-30 * factor;
     for (std::int64_t r = 0; r < logits.rows; ++r) {
         const auto logit = [&](std::int64_t i) {
             return number(stored[static_cast<std::size_t>(r * logits.stride + i)]);
