@@ -21,6 +21,14 @@ class AgreedError : public Error {
 /// collectives that its peers could miss. Collective.
 void agree(const Group& group, const std::function<void()>& work);
 
+/// Calls `poll` on every rank until it has returned true on all of them; a rank where it has is not
+/// asked again. For work that goes on in the background of all ranks and that peers of a rank which
+/// failed would never finish: once `poll` has thrown on one rank, or `timeout_s` seconds are over,
+/// every rank throws the same AgreedError. Errors call the work `what` ("creation of the world
+/// communicator"). Collective.
+void agree_done(const Group& group, std::string_view what, double timeout_s,
+                const std::function<bool()>& poll);
+
 /// Throws AgreedError on every rank unless all have the same `fingerprint` of `what`. Collective.
 void agree_equal(const Group& group, std::string_view what, std::uint64_t fingerprint);
 
