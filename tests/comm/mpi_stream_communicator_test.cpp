@@ -13,6 +13,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -210,24 +211,75 @@ TEST_P(MpiStream, CallsThatBreakTheRulesAreRefused) {
     EXPECT_THROW(group.all_reduce(elsewhere, *gather_), LogicError);
 }
 
-// The declared accesses are those of the collective: the checker finds what is used too early.
-TEST(MpiStreamChecked, ResultThatNobodyWaitedForIsAnError) {
-    if (world().size() == 1) GTEST_SKIP() << "one rank writes nothing when it gathers";
-    device::CheckedDevice device(5);
+// The declared accesses are those of the collective: the checker finds memory that another stream
+// uses too early, be it that the collective still writes it or still reads it.
+TEST(MpiStreamChecked, MemoryOfACollectiveIsUsedByOthersOnlyAfterIt) {
+    using Collective = std::function<void(StreamCommunicator&, TypedSpan, device::Stream&)>;
+    const int size = world().size(), rank = world().rank();
+    const int other = (rank + 1) % size;
+    // Of `size` blocks of two elements, then one block: the block that is read or written.
+    struct Case {
+        const char* name;
+        Collective collective;
+        int reads;
+        int writes;
+    };
+    const std::vector<Case> cases{
+        {"all_gather",
+         [&](auto& group, TypedSpan all, auto& stream) {
+             group.all_gather(adjacent_blocks(all.part(0, 2 * size), size), stream);
+         },
+         rank, size == 1 ? -1 : other},
+        {"reduce_scatter",
+         [&](auto& group, TypedSpan all, auto& stream) {
+             group.reduce_scatter(adjacent_blocks(all.part(0, 2 * size), size),
+                                  all.part(2 * size, 2), stream);
+         },
+         other, size},
+        {"all_reduce",
+         [&](auto& group, TypedSpan all, auto& stream) {
+             group.all_reduce(all.part(0, 2 * size), stream);
+         },
+         other, other},
+        {"broadcast",
+         [&](auto& group, TypedSpan all, auto& stream) {
+             group.broadcast(all.part(0, 2 * size), 0, stream);
+         },
+         rank == 0 ? other : -1, rank == 0 ? -1 : other}};
+
     Progress progress;
-    const Mesh groups = make_mesh(find_topology(world(), 0), world().size(), false);
-    MpiStreamMesh mesh(world(), groups.shard_group, groups.replicas, progress);
-    const auto gather = device.make_stream("gather"), compute = device.make_stream("compute");
-    const auto event = device.make_event();
-    const device::Buffer memory = device.allocate("slot", 4 * world().size());
-    const TypedSpan slot = memory.typed(DType::kFloat32);
-    gather->fill(slot, std::byte{0});
-    mesh.shard_group().all_gather(adjacent_blocks(slot, world().size()), *gather);
-    const auto read = [&] { compute->run({.name = "forward", .reads = {&slot, 1}}, [] {}); };
-    EXPECT_THROW(read(), LogicError);
-    gather->record(*event);
-    mesh.wait(device, *event);
-    world().barrier();
+    const Mesh groups = make_mesh(find_topology(world(), 0), size, false);
+    for (const Case& each : cases) {
+        device::CheckedDevice device(5);
+        MpiStreamMesh mesh(world(), groups.shard_group, groups.replicas, progress);
+        const auto communication = device.make_stream("communication");
+        const auto compute = device.make_stream("compute");
+        const auto filled = device.make_event(), done = device.make_event();
+        const device::Buffer memory = device.allocate("slot", 4 * 2 * (size + 1));
+        const TypedSpan all = memory.typed(DType::kFloat32);
+        communication->zero(all);
+        communication->record(*filled);
+        compute->wait(*filled);
+        each.collective(mesh.shard_group(), all, *communication);
+        const auto read = [&](int block) {
+            const TypedSpan span = all.part(2 * block, 2);
+            compute->run({.name = "forward", .reads = {&span, 1}}, [] {});
+        };
+        const auto write = [&](int block) { compute->zero(all.part(2 * block, 2)); };
+        if (each.reads >= 0) {
+            EXPECT_THROW(write(each.reads), LogicError) << each.name;
+        }
+        if (each.writes >= 0) {
+            EXPECT_THROW(read(each.writes), LogicError) << each.name;
+        }
+        communication->record(*done);
+        compute->wait(*done);
+        if (each.reads >= 0) write(each.reads);
+        if (each.writes >= 0) read(each.writes);
+        compute->record(*done);
+        mesh.wait(device, *done);
+        world().barrier();
+    }
 }
 
 }  // namespace
