@@ -92,6 +92,7 @@ TEST_F(NcclFailure, ErrorOnTheDeviceLeavesEveryRankAlike) {
     shim_.looks = 3;
     EXPECT_TRUE(mesh->abort());
     EXPECT_EQ(shim_.communicators, 0);
+    EXPECT_EQ(shim_.hasty_aborts, 0);
     if (size() == 1) {
         EXPECT_EQ(shim_.functions(), (std::vector<std::string>{"ncclCommRevoke", "ncclCommAbort"}));
     } else {  // none is aborted while a kernel of the other may wait for a peer

@@ -315,6 +315,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     using namespace std::chrono_literals;
     while (std::atomic_ref(nccl_shim().abort_hangs).load()) std::this_thread::sleep_for(1ms);
     const ncclResult_t result = enter({.function = "ncclCommAbort", .comm = comm->name});
+    if (comm->revoked && comm->state() == ncclInProgress) ++nccl_shim().hasty_aborts;
     end(comm);
     return result;
 }

@@ -50,6 +50,8 @@ struct NcclShim {
 
     std::vector<NcclCall> calls{};
     int communicators = 0;  ///< that exist
+    /// Aborts of communicators that were revoked and not settled yet: NCCL could lose them.
+    int hasty_aborts = 0;
 
     /// Names of the functions called on any communicator, in order.
     std::vector<std::string> functions() const;
