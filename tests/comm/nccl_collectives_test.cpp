@@ -1,6 +1,6 @@
 // Collectives in a run: arguments, order, and results against closed forms.
+#include "comm/exact_numbers.h"
 #include "comm/nccl_rig.h"
-#include "kernels/half_float.h"
 
 #include <gtest/gtest.h>
 
@@ -12,34 +12,6 @@
 
 namespace fullshard::testing {
 namespace {
-
-/// Small integers: their sums over ranks are exact in every type, so that the order of summation,
-/// which is NCCL's own, does not show.
-int contribution(int rank, std::int64_t index) {
-    return (rank + 1) * static_cast<int>(1 + index % 5);
-}
-int sum_over(int ranks, std::int64_t index) {
-    return ranks * (ranks + 1) / 2 * static_cast<int>(1 + index % 5);
-}
-
-template <typename T>
-T number(int value) {
-    if constexpr (std::is_same_v<T, BFloat16>) {
-        return kernels::to_bfloat16(static_cast<float>(value));
-    } else if constexpr (std::is_same_v<T, Float16>) {
-        return kernels::to_float16(static_cast<float>(value));
-    } else {
-        return static_cast<T>(value);
-    }
-}
-template <typename T>
-int integer(T value) {
-    if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
-        return static_cast<int>(kernels::to_float(value));
-    } else {
-        return static_cast<int>(value);
-    }
-}
 
 template <typename T>
 constexpr ncclDataType_t kNcclType = std::is_same_v<T, float>      ? ncclFloat32
