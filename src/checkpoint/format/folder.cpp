@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -92,6 +93,15 @@ void discard(const Candidate& candidate) {
     remove_tree(trash);
 }
 
+/// Nobody reads a folder that is not committed: its files need no names of their own while they are
+/// written, and their names are made durable together.
+void write_durably(const fs::path& path, std::string_view content) {
+    PosixFile file = PosixFile::create(path);
+    file.write(std::as_bytes(std::span(content)));
+    file.sync_data();
+    file.close();
+}
+
 bool is_whole(const Candidate& candidate) {
     try {
         static_cast<void>(open_folder(candidate.path));
@@ -159,10 +169,11 @@ fs::path commit_save(const fs::path& temporary, const Manifest& manifest,
         save && save->kind == Candidate::Kind::kTemporary && save->step == manifest.progress.step,
         "a save is committed from the folder that begin_save() made");
     const std::string text = to_json(manifest);
-    write_file_atomically(temporary / kDeckFile, manifest.effective_deck);
-    write_file_atomically(temporary / kManifestFile, text);
+    write_durably(temporary / kDeckFile, manifest.effective_deck);
+    write_durably(temporary / kManifestFile, text);
     pass(SaveStage::kBeforeComplete);
-    write_file_atomically(temporary / kCompleteFile, complete_text(text));
+    write_durably(temporary / kCompleteFile, complete_text(text));
+    sync_folder(temporary);
     static_cast<void>(open_folder(temporary));
 
     pass(SaveStage::kBeforeRename);

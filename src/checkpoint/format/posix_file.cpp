@@ -25,6 +25,18 @@ int open_descriptor(const std::filesystem::path& path, int flags) {
     return descriptor;
 }
 
+/// The pages that lie whole within a range of a file. Others are left alone: whoever writes the
+/// rest of a page would wait until the disk has it.
+struct WholePages {
+    WholePages(std::int64_t offset, std::int64_t bytes) {
+        constexpr std::int64_t kPage = 4096;
+        begin = (offset + kPage - 1) / kPage * kPage;
+        count = (offset + bytes) / kPage * kPage - begin;
+    }
+    std::int64_t begin = 0;
+    std::int64_t count = 0;  ///< in bytes; negative where there are none
+};
+
 }  // namespace
 
 PosixFile::PosixFile(std::filesystem::path path, int descriptor)
@@ -128,13 +140,22 @@ void PosixFile::truncate(std::int64_t bytes) const {
 }
 
 void PosixFile::start_writeback(std::int64_t offset, std::int64_t bytes) const {
-    // Whole pages only: whoever writes the rest of a page would wait until the disk has it.
-    constexpr std::int64_t kPage = 4096;
-    const std::int64_t begin = (offset + kPage - 1) / kPage * kPage;
-    const std::int64_t end = (offset + bytes) / kPage * kPage;
-    if (begin >= end) return;
+    const WholePages pages(offset, bytes);
+    if (pages.count <= 0) return;
     // Only a hint: errors of the disk come out of sync().
-    static_cast<void>(::sync_file_range(descriptor_, begin, end - begin, SYNC_FILE_RANGE_WRITE));
+    static_cast<void>(
+        ::sync_file_range(descriptor_, pages.begin, pages.count, SYNC_FILE_RANGE_WRITE));
+}
+
+void PosixFile::finish_writeback(std::int64_t offset, std::int64_t bytes) const {
+    const WholePages pages(offset, bytes);
+    if (pages.count <= 0) return;
+    constexpr unsigned kWait =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    // An error of the disk is told once only: sync() would not hear of it any more.
+    if (::sync_file_range(descriptor_, pages.begin, pages.count, kWait) != 0 && errno != ENOSYS)
+        fail<RunError>("write");
+    static_cast<void>(::posix_fadvise(descriptor_, pages.begin, pages.count, POSIX_FADV_DONTNEED));
 }
 
 void PosixFile::reserve(std::int64_t bytes) const {

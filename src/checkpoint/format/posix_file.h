@@ -57,6 +57,9 @@ class PosixFile {
     /// Asks the system to bring a range to disk while the program goes on, so that a later sync()
     /// finds little left to do. Not every file system listens.
     void start_writeback(std::int64_t offset, std::int64_t bytes) const;
+    /// Waits until such a range has reached the disk, and gives up the memory that held it. Throws
+    /// RunError when the disk refuses it; success promises nothing, only sync() does.
+    void finish_writeback(std::int64_t offset, std::int64_t bytes) const;
     /// Claims disk space for `bytes` from the file's start where the file system can, so that a
     /// full disk is found before the work. Throws RunError when there is not enough.
     void reserve(std::int64_t bytes) const;
