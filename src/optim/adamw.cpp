@@ -43,6 +43,7 @@ void AdamW::step(std::int64_t index, std::span<const float> gradient, double lr,
            "the gradient's shard is as long as the parameter's");
     ensure(unit.last_step < step_count_, "a unit is updated once in a step that has begun");
     unit.last_step = step_count_;
+    for (StateReader* const reader : readers_) reader->finish_reading(index);
 
     for (const ShardRange& range : unit.ranges) {
         const auto part = [&range](auto span) {

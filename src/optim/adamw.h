@@ -54,6 +54,15 @@ struct OptimizerShard {
     std::vector<ShardRange> ranges;
 };
 
+/// Somebody who reads parameters and moments while training goes on, such as a checkpoint that is
+/// being saved.
+class StateReader {
+  public:
+    virtual ~StateReader() = default;
+    /// Returns when the unit's parameters and moments may change.
+    virtual void finish_reading(std::int64_t unit) = 0;
+};
+
 /// Owns the moments of a list of shards and updates parameters unit by unit, as their reduced
 /// gradients arrive:
 ///
@@ -76,9 +85,13 @@ class AdamW {
 
     /// Updates one unit's parameters and moments with the shard of its gradient, as long as the
     /// parameter shard, at the learning rate `lr` times the factor of each range. Each unit at most
-    /// once a step (LogicError).
+    /// once a step (LogicError). Readers are waited for.
     void step(std::int64_t unit, std::span<const float> gradient, double lr,
               const GradientTreatment& treatment = {});
+
+    /// From now on until it is removed, steps wait for this reader. It outlives its time here.
+    void add_reader(StateReader& reader) { readers_.push_back(&reader); }
+    void remove_reader(StateReader& reader) { std::erase(readers_, &reader); }
 
     /// Optimizer steps begun so far.
     std::int64_t step_count() const { return step_count_; }
@@ -109,6 +122,7 @@ class AdamW {
     AdamWOptions options_;
     std::vector<Unit> units_;
     std::int64_t step_count_ = 0;
+    std::vector<StateReader*> readers_;
 };
 
 }  // namespace fullshard::optim

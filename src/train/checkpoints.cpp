@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <exception>
+#include <numeric>
 #include <utility>
 
 namespace fullshard::train {
@@ -74,7 +75,20 @@ Checkpoints::Checkpoints(const SavedState& state, const checkpoint::SavingRanks&
       header_(std::move(header)),
       keys_(keys),
       at_stage_(std::move(at_stage)),
-      saver_(ranks, parent_, named_shapes(state.layout), at_stage_) {}
+      saver_(ranks, parent_, named_shapes(state.layout), at_stage_) {
+    state_.optimizer.add_reader(*this);
+}
+
+Checkpoints::~Checkpoints() {
+    state_.optimizer.remove_reader(*this);
+}
+
+void Checkpoints::finish_reading(std::int64_t unit) {
+    if (!saver_.in_flight()) return;
+    const double begin = now_seconds();
+    saver_.wait_for_copy(elements_until_.at(static_cast<std::size_t>(unit)));
+    report_.stall_s += now_seconds() - begin;
+}
 
 std::vector<checkpoint::Piece> Checkpoints::memory_of(const std::vector<OwnedPiece>& pieces) const {
     const std::vector<checkpoint::NamedShape> parameters = named_shapes(state_.layout);
@@ -91,8 +105,16 @@ std::vector<checkpoint::Piece> Checkpoints::memory_of(const std::vector<OwnedPie
     return list;
 }
 
-std::vector<checkpoint::Piece> Checkpoints::exclusive_memory() const {
-    return memory_of(exclusive_pieces(state_.layout, state_.store, state_.replicas));
+std::vector<checkpoint::Piece> Checkpoints::exclusive_memory() {
+    const auto places = exclusive_pieces(state_.layout, state_.store, state_.replicas);
+    const auto parameters = named_shapes(state_.layout);
+    elements_until_.assign(state_.layout.units.size(), 0);
+    for (const OwnedPiece& place : places) {
+        elements_until_[static_cast<std::size_t>(place.unit)] +=
+            place.count * (parameters[place.parameter].trainable ? 3 : 1);
+    }
+    std::partial_sum(elements_until_.begin(), elements_until_.end(), elements_until_.begin());
+    return memory_of(places);
 }
 
 void Checkpoints::begin_deletion(const std::filesystem::path& newest) {
@@ -190,7 +212,8 @@ std::vector<std::string> Checkpoints::restore(const checkpoint::Chosen& chosen) 
 }
 
 std::int64_t Checkpoints::planned_staging_bytes() const {
-    return keys_.async ? bytes_of(exclusive_memory()) : 0;
+    if (!keys_.async) return 0;
+    return bytes_of(memory_of(exclusive_pieces(state_.layout, state_.store, state_.replicas)));
 }
 
 }  // namespace fullshard::train

@@ -51,18 +51,22 @@ struct SaveReport {
     std::vector<std::string> left = {};  ///< what earlier deletions left, on rank 0
 };
 
-class Checkpoints {
+class Checkpoints : private optim::StateReader {
   public:
     /// `header` says what stays the same in all checkpoints of the run.
     Checkpoints(const SavedState& state, const checkpoint::SavingRanks& ranks,
                 std::filesystem::path parent, checkpoint::Manifest header,
                 const config::Checkpoint& keys, checkpoint::StageHook at_stage = {});
+    ~Checkpoints() override;
+    Checkpoints(const Checkpoints&) = delete;
+    Checkpoints& operator=(const Checkpoints&) = delete;
 
     /// Saves, or begins to, then deletes what retention no longer wants. A save in the background
-    /// is waited for first. `last` says that the run ends with it: it is written before the call
-    /// returns, and a failure is thrown whatever checkpoint.on_error says. Otherwise failures that
-    /// the ranks agree on are reported where that key allows the run to go on. Returns the saves
-    /// that have ended. Collective, between steps.
+    /// is waited for first. One that begins copies the state while training goes on: the optimizer
+    /// waits before it changes a unit that has not been copied. `last` says that the run ends with
+    /// it: it is written before the call returns, and a failure is thrown whatever
+    /// checkpoint.on_error says. Otherwise failures that the ranks agree on are reported where that
+    /// key allows the run to go on. Returns the saves that have ended. Collective, between steps.
     std::vector<SaveReport> save(const checkpoint::Progress& progress, bool last);
     /// The save in the background, if it has ended. Between steps; collective.
     std::optional<SaveReport> poll();
@@ -81,9 +85,12 @@ class Checkpoints {
     std::int64_t staging_bytes() const { return saver_.staging_bytes(); }
 
   private:
+    /// Waits until the save in the background has copied the unit, and counts that as stall.
+    void finish_reading(std::int64_t unit) override;
     /// Parameters and moments at the given places in this rank's memory.
     std::vector<checkpoint::Piece> memory_of(const std::vector<OwnedPiece>& pieces) const;
-    std::vector<checkpoint::Piece> exclusive_memory() const;
+    /// Of what this rank saves, units in order; notes where each ends.
+    std::vector<checkpoint::Piece> exclusive_memory();
     /// Runs `work`, which returns the folder of a save that has ended or none, and makes `report_`
     /// tell about it.
     template <typename Work>
@@ -99,7 +106,8 @@ class Checkpoints {
     config::Checkpoint keys_;
     checkpoint::StageHook at_stage_;
     checkpoint::Saver saver_;
-    SaveReport report_;  ///< of the save that is going on
+    std::vector<std::int64_t> elements_until_;  ///< the end of each unit, in the order of saving
+    SaveReport report_;                         ///< of the save that is going on
     double begun_ = 0.0;
     std::future<std::string> deletion_;  ///< gives why it failed, or nothing
     std::vector<std::string> left_;      ///< for the next report

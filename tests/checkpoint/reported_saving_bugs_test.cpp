@@ -13,10 +13,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace fullshard::checkpoint {
@@ -239,6 +243,53 @@ TEST_F(ReportedSavingBugs, SavesInTheBackgroundDoNotPileUpCopies) {
     for (int i = 0; i < kSaves; ++i) save();
     // One copy more would be allowed by the allocator's moods; one a save would not.
     EXPECT_LT(resident_bytes() - before, (3 * mebibytes << 20) * kSaves / 4);
+}
+
+// https://github.com/pytorch/pytorch/issues/144657: the copy was made when training had gone on.
+TEST_F(ReportedSavingBugs, PiecesMayChangeAsSoonAsTheyHaveBeenCopied) {
+    const std::int64_t mebibytes = 8;  // of each of three states on this rank: no instant's work
+    const std::vector<NamedShape> parameters = {{"a", {world().size(), mebibytes << 17}},
+                                                {"b", {world().size(), mebibytes << 17}}};
+    const Held expected(parameters, equal_share, true);
+    Held held(parameters, equal_share, true);
+    Saver saver = this->saver(parameters);
+    saver.start(header(1), held.pieces);
+    std::int64_t elements = 0;
+    for (std::vector<float>& piece : held.values) {
+        elements += std::ssize(piece);
+        saver.wait_for_copy(elements);
+        std::ranges::fill(piece, std::numeric_limits<float>::quiet_NaN());
+    }
+    const Chosen chosen = choose(world(), saver.wait(kTimeoutS));
+    const Held loaded(parameters, equal_share, false);
+    load(world(), chosen, parameters, loaded.pieces);
+    EXPECT_EQ(loaded.values, expected.values);
+}
+
+// A disk that hangs while rank 0 commits, and comes back when the save has been given up.
+TEST_F(ReportedSavingBugs, SaveThatWasGivenUpDoesNotAppearLater) {
+    const auto parameters = some_parameters();
+    const Held held(parameters, equal_share, true);
+    // Shared with a thread that outlives everything here.
+    auto hangs = std::make_shared<std::atomic<bool>>(true);
+    auto ended = std::make_shared<std::atomic<bool>>(world().rank() != 0);
+    {
+        Saver saver({.world = world(), .sharing = world()}, parent_, parameters,
+                    [hangs, ended](SaveStage stage) {
+                        if (stage != SaveStage::kBeforeManifest) return;
+                        hangs->wait(true);
+                        *ended = true;
+                        ended->notify_all();
+                    });
+        saver.start(header(1), held.pieces);
+        EXPECT_THROW(saver.wait(0.5), comm::AgreedError);
+    }
+    *hangs = false;
+    hangs->notify_all();
+    ended->wait(false);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    world().barrier();
+    EXPECT_FALSE(find_latest(parent_).folder);
 }
 
 }  // namespace

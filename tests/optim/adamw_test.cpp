@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace fullshard::optim {
@@ -241,6 +242,33 @@ TEST(AdamW, CountsStepsAndBytes) {
     EXPECT_EQ(optimizer.step_count(), 2);
     EXPECT_EQ(optimizer.state_bytes(), 2 * 4 * 16);
     EXPECT_EQ(AdamW::state_bytes(16), optimizer.state_bytes());
+}
+
+TEST(AdamW, AsksReadersBeforeAUnitChanges) {
+    struct Reader : StateReader {
+        explicit Reader(std::span<const float> watched) : param(watched) {}
+        void finish_reading(std::int64_t unit) override {
+            units.push_back(unit);
+            seen.push_back(param[0]);
+        }
+        std::span<const float> param;
+        std::vector<std::int64_t> units;
+        std::vector<float> seen;
+    };
+    auto first = normals(1, 8), second = normals(2, 8);
+    const float old = second[0];
+    const auto gradient = normals(3, 8);
+    AdamW optimizer(kOptions, {{first, {{0, 8, kDecay}}}, {second, {{0, 8, kDecay}}}});
+    Reader reader(second), removed(second);
+    optimizer.add_reader(removed);
+    optimizer.add_reader(reader);
+    optimizer.remove_reader(removed);
+    optimizer.begin_step();
+    for (const std::int64_t unit : {1, 0}) optimizer.step(unit, gradient, kLr);
+    EXPECT_EQ(reader.units, (std::vector<std::int64_t>{1, 0}));
+    EXPECT_EQ(reader.seen, (std::vector<float>{old, second[0]}));
+    EXPECT_NE(second[0], old);
+    EXPECT_TRUE(removed.units.empty());
 }
 
 TEST(AdamW, RefusesBrokenRangesAndDoubleUpdates) {
