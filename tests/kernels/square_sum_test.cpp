@@ -139,6 +139,23 @@ TEST(SquareSum, EqualBitsForEveryOrderAndPartition) {
     }
 }
 
+// Values that lie close together are added in vectors, others and single ones by their exponents.
+TEST(SquareSum, EqualBitsForValuesCloseTogetherAndFarApart) {
+    for (const int spread : {1, 10, 20, 22, 24, 40, 80}) {
+        for (const int middle : {-149, -126, -60, 0, 80}) {
+            auto values = random_values(static_cast<std::uint64_t>(spread), 4099, spread);
+            for (float& value : values) value = std::ldexp(value, middle);
+            values[100] = 0.0f;
+            SquareSum whole;
+            whole.add(values);
+            SquareSum one_by_one;
+            for (const float& value : values) one_by_one.add(std::span(&value, 1));
+            EXPECT_TRUE(std::ranges::equal(whole.bins(), one_by_one.bins()))
+                << "spread " << spread << " around 2^" << middle;
+        }
+    }
+}
+
 // The bound that bins() states: 2^30 ranks, each with the largest normalised bins.
 TEST(SquareSum, MergesTheLargestBinsOf2To30Ranks) {
     SquareSum sum;
