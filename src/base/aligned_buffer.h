@@ -9,7 +9,7 @@
 
 namespace fullshard {
 
-/// `count` zeros, aligned to 256 bytes. Matrix products may round differently on memory of another
+/// `count` zeros, aligned to 256 bytes, large ones in huge pages where the system has them. Matrix products may round differently on memory of another
 /// alignment, so everything they read or write is aligned alike, whoever holds it.
 class AlignedBuffer {
   public:

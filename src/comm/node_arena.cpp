@@ -1,6 +1,7 @@
 #include "comm/node_arena.h"
 
 #include "base/error.h"
+#include "base/huge_pages.h"
 #include "base/round_up.h"
 #include "comm/mpi_detail.h"
 #include "comm/shared_memory.h"
@@ -57,6 +58,7 @@ class NodeArena::Window {
                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (mapped == MAP_FAILED) throw RunError(fmt::format("mmap of {} bytes failed", bytes));
             base_ = static_cast<std::byte*>(mapped);
+            advise_huge_pages({base_, static_cast<std::size_t>(bytes)});
             return;
         }
         // Not an agreed error: it concerns one node, and the job has to end on all of them.
