@@ -30,8 +30,7 @@ MAY_INCLUDE = {
     "train": LIBRARY,
     "app": [*LIBRARY, "doctor", "train"],
     "tools/ckpt": ["base", "spec", "checkpoint/format", "checkpoint/exchange", "checkpoint/export"],
-    "tools/micro": ["base", "comm", "kernels"],
-    "tools/bench_save": ["base", "comm", "checkpoint/format", "checkpoint/parallel"],
+    "tools/micro": ["base", "spec", "kernels", "comm", "shard", "data", "checkpoint/format", "checkpoint/parallel"],
 }
 
 # Headers of other projects that only some places may include; a place is a prefix of a path in src/.
@@ -40,7 +39,7 @@ RESTRICTED = {
     r"(mpi|mpi-ext)\.h$": ["comm/", "tools/micro/mpi_calls."],
     r"nccl\.h$": ["comm/nccl/"],
     r"(cuda\w*|cub|cooperative_groups|nvrtc|nvtx3)(\.h|/)": ["device/cuda/", "kernels/cuda/", "comm/nccl/"],
-    r"(hdf5|H5\w+)\.h$": ["checkpoint/", "data/hdf5_source."],
+    r"(hdf5|H5\w+)\.h$": ["checkpoint/", "data/hdf5_source.", "tools/micro/token_file."],
     TORCH: ["model/", "train/"],
 }
 KNOW_SLURM = ["train/", "app/"]

@@ -39,4 +39,13 @@ void mpi_all_reduce(const comm::Group& group, std::span<float> values) {
               "MPI_Allreduce");
 }
 
+void mpi_shift(const comm::Group& group, std::span<const float> sent, std::span<float> received) {
+    const int next = (group.rank() + 1) % group.size();
+    const int previous = (group.rank() + group.size() - 1) % group.size();
+    check_mpi(MPI_Sendrecv(sent.data(), static_cast<int>(sent.size()), MPI_FLOAT, next, 0,
+                           received.data(), static_cast<int>(received.size()), MPI_FLOAT, previous,
+                           0, group.impl().comm, MPI_STATUS_IGNORE),
+              "MPI_Sendrecv");
+}
+
 }  // namespace fullshard::micro

@@ -15,5 +15,7 @@ void mpi_reduce_scatter_block(const comm::Group& group, std::span<const float> v
                               std::span<float> mine);
 /// In place.
 void mpi_all_reduce(const comm::Group& group, std::span<float> values);
+/// To the next rank and from the one before: one message of the whole span each way.
+void mpi_shift(const comm::Group& group, std::span<const float> sent, std::span<float> received);
 
 }  // namespace fullshard::micro

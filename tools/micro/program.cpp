@@ -23,6 +23,15 @@ po::options_description describe(const Program& program, Options& options) {
     add("rounds", po::value(&options.rounds)->default_value(defaults.rounds),
         "turns of each contender");
     add("mib", po::value(&options.mib)->default_value(defaults.mib), program.mib.c_str());
+    if (!program.files.empty()) {
+        add("folder", po::value<std::string>()->default_value(defaults.folder.string()),
+            program.files.c_str());
+    }
+    if (!program.sections.empty()) {
+        add("only", po::value(&options.only)->default_value(""),
+            fmt::format("run only the sections with this in their name: {}", program.sections)
+                .c_str());
+    }
     return all;
 }
 
@@ -42,6 +51,7 @@ std::string read_options(int argc, char** argv, const Program& program, Options&
         text << program.about << "\n\n" << description;
         return text.str();
     }
+    if (values.contains("folder")) options.folder = values["folder"].as<std::string>();
     if (options.rounds < 1) throw UsageError(fmt::format("--rounds {} < 1", options.rounds));
     if (options.mib < 1) throw UsageError(fmt::format("--mib {} < 1", options.mib));
     return {};

@@ -2,20 +2,19 @@
 
 #include "base/error.h"
 #include "kernels/cpu/simd_clones.h"
+#include "kernels/cpu/streaming_store.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace fullshard::micro {
 
 namespace {
 
-using Vector = float __attribute__((vector_size(16)));
+using kernels::finish_streaming;
+using kernels::store_past_caches;
+using Vector = kernels::StreamedFloats;
 constexpr std::size_t kWidth = 4;
 constexpr std::size_t kLine = 16;  // elements of a cache line, which is written as a whole
 
@@ -24,20 +23,6 @@ Vector load(const float* values) {
     std::memcpy(&vector, values, sizeof vector);
     return vector;
 }
-
-#if defined(__x86_64__)
-void store_past_caches(float* out, Vector value) {
-    _mm_stream_ps(out, value);
-}
-void finish_stores() {
-    _mm_sfence();
-}
-#else
-void store_past_caches(float* out, Vector value) {
-    std::memcpy(out, &value, sizeof value);
-}
-void finish_stores() {}
-#endif
 
 FULLSHARD_SIMD_CLONES
 void plain_triad(float* __restrict out, const float* __restrict a, const float* __restrict b,
@@ -66,7 +51,7 @@ void streaming_triad(std::span<float> out, std::span<const float> a, std::span<c
         for (std::size_t k = i; k < i + kLine; k += kWidth)
             store_past_caches(&out[k], load(&a[k]) + factor * load(&b[k]));
     }
-    finish_stores();
+    finish_streaming();
 }
 
 void streaming_copy(std::span<float> out, std::span<const float> a) {
@@ -74,7 +59,7 @@ void streaming_copy(std::span<float> out, std::span<const float> a) {
     for (std::size_t i = 0; i < out.size(); i += kLine) {
         for (std::size_t k = i; k < i + kLine; k += kWidth) store_past_caches(&out[k], load(&a[k]));
     }
-    finish_stores();
+    finish_streaming();
 }
 
 float read_all(std::span<const float> values) {

@@ -22,6 +22,7 @@ double turn(const comm::Group& world, const Contender& contender) {
     // Processes of one host have one monotonic clock.
     std::array<double, 2> extremes{-begin, now_seconds()};
     world.all_reduce(extremes, comm::Reduction::kMax);
+    if (contender.finish) contender.finish();
     return (extremes[0] + extremes[1]) / contender.calls;
 }
 

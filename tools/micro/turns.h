@@ -20,7 +20,8 @@ struct Contender {
     /// Before the first and after the last turn, not timed: does the work on values of its own and
     /// throws if the result is wrong.
     std::function<void()> check = {};
-    int calls = 1;  ///< of `run` in a turn, where one is too short for a clock
+    std::function<void()> finish = {};  ///< after each turn, not timed
+    int calls = 1;                      ///< of `run` in a turn, where one is too short for a clock
 };
 
 /// Median and quartiles.
