@@ -166,6 +166,26 @@ TEST(Cast, Float32IsCopied) {
 }
 
 // More than a block, so that the blocks between two half-width types join.
+// Those of 8 MiB and more are written past the caches, line by line.
+TEST(Cast, LargeCopiesAtAnyOffset) {
+    const std::size_t large = (std::size_t{8} << 20) / sizeof(float);
+    std::vector<float> source(large + 64);
+    std::iota(source.begin(), source.end(), 1.0f);
+    for (const std::size_t offset : {0, 1, 3, 15}) {
+        for (const std::size_t count : {large - 1, large, large + 17}) {
+            std::vector<float> out(source.size(), -1.0f);
+            narrow(std::span(source).subspan(3, count),
+                   TypedSpan(std::span(out).subspan(offset, count)));
+            EXPECT_TRUE(std::equal(source.begin() + 3,
+                                   source.begin() + 3 + static_cast<std::ptrdiff_t>(count),
+                                   out.begin() + static_cast<std::ptrdiff_t>(offset)))
+                << count << " at " << offset;
+            EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(out, -1.0f)), out.size() - count)
+                << "something else was written";
+        }
+    }
+}
+
 TEST(Cast, ConvertsEveryPairOfTypes) {
     constexpr std::size_t kCount = 1300;
     const RandomStream stream(3);
