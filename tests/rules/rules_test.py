@@ -79,7 +79,8 @@ class RulesTest(TreeTest):
     def test_tool_without_mpi(self):
         self.assert_found({"tools/ckpt/a.cpp": '#include "checkpoint/parallel/save.h"\n'},
                           "tools/ckpt/a.cpp:1: tools/ckpt may not include checkpoint/parallel")
-        self.assert_found({"tools/ckpt/a.cpp": "#include <hdf5.h>\n"}, "checkpoint/, data/hdf5_source., tools/micro/token_file. only")
+        self.assert_found({"tools/ckpt/a.cpp": "#include <hdf5.h>\n"},
+                          "checkpoint/, data/hdf5_source., tools/micro/token_file. only")
 
     def test_mpi_outside_comm(self):
         self.assert_found({"src/shard/store.cpp": "#include <mpi.h>\n"},
@@ -94,7 +95,8 @@ class RulesTest(TreeTest):
         self.assert_found({"src/device/cuda/device.cpp": "#include <nccl.h>\n"}, "comm/nccl/ only")
 
     def test_hdf5_outside_checkpoint(self):
-        self.assert_found({"src/train/save.cpp": "#include <hdf5.h>\n"}, "checkpoint/, data/hdf5_source., tools/micro/token_file. only")
+        self.assert_found({"src/train/save.cpp": "#include <hdf5.h>\n"},
+                          "checkpoint/, data/hdf5_source., tools/micro/token_file. only")
 
     def test_torch_outside_its_places(self):
         self.assert_found({"src/shard/layout.h": "#include <torch/torch.h>\n"},

@@ -52,8 +52,8 @@ def run_micro(tools: Tools, result: CaseResult, folder: Path, rounds: int, log: 
     for name, words in commands(tools).items():
         log(f"  {name}")
         with open(folder / f"{name}.err", "w+") as errors:
-            done = subprocess.run(words, cwd=folder, env=environment(1) | SINGLE_COPY, stdout=subprocess.PIPE, stderr=errors,
-                                  text=True, timeout=LIMIT)
+            done = subprocess.run(words, cwd=folder, env=environment(1) | SINGLE_COPY, stdout=subprocess.PIPE,
+                                  stderr=errors, text=True, timeout=LIMIT)
             errors.seek(0)
             if done.returncode != 0:
                 raise CaseError(f"{name} failed with status {done.returncode}: {errors.read().strip()[-2000:]}")

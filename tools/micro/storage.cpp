@@ -265,6 +265,6 @@ int main(int argc, char** argv) {
          .mib = "MiB of weights and moments of each rank",
          .files = "where checkpoints and plain files are made, and removed at the end",
          .sections = "write, read",
-         .defaults = {.rounds = 7, .mib = 64, .folder = "."},
+         .defaults = {.rounds = 5, .mib = 256, .folder = "."},
          .run = run});
 }
