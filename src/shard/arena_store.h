@@ -27,9 +27,7 @@ class ArenaStore : public UnitStore {
     void finish_reductions() override { reducer_.finish(); }
     comm::ProgressThread::Computing computing() override;
     std::int64_t owned_begin(std::int64_t unit) const override;
-    std::span<const float> gradient(std::int64_t unit) const override {
-        return reducer_.gradient(unit);
-    }
+    TypedSpan gradient(std::int64_t unit) const override { return reducer_.gradient(unit); }
     std::vector<Allocation> allocations() const override;
     Traffic traffic() const override;
 

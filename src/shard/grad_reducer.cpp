@@ -10,18 +10,6 @@
 
 namespace fullshard::shard {
 
-namespace {
-
-std::int64_t largest_shard(const Layout& layout) {
-    std::int64_t largest = 0;
-    for (const Unit& unit : layout.units) {
-        if (unit.trainable()) largest = std::max(largest, unit.shard_numel());
-    }
-    return largest;
-}
-
-}  // namespace
-
 std::function<std::string(int channel)> channel_names(const Layout& layout) {
     return [&layout](int channel) -> std::string {
         if (channel == kReduceChannel) return "gradient reduction";
@@ -71,7 +59,7 @@ GradReducer::GradReducer(const Layout& layout, const SlotPlan& slots, const Plac
         accumulators_.emplace_back(rest.first(numel), levels, options.order);
         rest = rest.subspan(numel);
     }
-    const std::int64_t shard = largest_shard(layout);
+    const std::int64_t shard = layout.largest_trainable_shard();
     if (place.lane_size > 1) {
         if (!lanes_read_slots_) {
             lane_staging_ = AlignedBuffer(shard * place.lane_size, options.reduce);
@@ -137,7 +125,7 @@ void GradReducer::reduce(std::int64_t index) {
         sink.pause();
         return;
     }
-    sink.seal();
+    sink.seal(zero);
     disturbance_.delay();
     traffic_.reduced +=
         unit(index).padded() * size_of(options_.reduce) * (place_.shards() - 1) / place_.shards();
@@ -295,7 +283,7 @@ void GradReducer::finish() {
     }
 }
 
-std::span<const float> GradReducer::gradient(std::int64_t unit) const {
+TypedSpan GradReducer::gradient(std::int64_t unit) const {
     return accumulators_[static_cast<std::size_t>(unit)].result();
 }
 

@@ -66,7 +66,7 @@ class GradReducer {
     void finish();
     /// Goes on with reductions under way as far as it can without waiting; whether any are left.
     bool advance();
-    std::span<const float> gradient(std::int64_t unit) const;
+    TypedSpan gradient(std::int64_t unit) const;
 
     /// Private memory beside the slots.
     std::vector<Allocation> allocations() const;

@@ -54,24 +54,24 @@ void initialize_parameters(UnitStore& store, const Layout& layout, std::uint64_t
     for (std::size_t i = 0; i < layout.units.size(); ++i) {
         const auto index = static_cast<std::int64_t>(i);
         const Unit& unit = layout.units[i];
-        store.begin_update(index);
-        const std::span<float> master = store.master(index);
-        std::ranges::fill(master, 0.0F);
+        std::vector<float> values(static_cast<std::size_t>(store.master(index).count));
         const std::vector<ShardPiece> pieces =
-            unit.pieces(store.owned_begin(index), static_cast<std::int64_t>(master.size()));
+            unit.pieces(store.owned_begin(index), std::ssize(values));
         for (const ShardPiece& piece : pieces) {
             const spec::ParameterSpec& parameter = unit.parameters()[piece.parameter];
             if (from_module(parameter)) continue;
             spec::initialize(parameter, seed, piece.parameter_begin,
-                             master.subspan(static_cast<std::size_t>(piece.shard_begin),
-                                            static_cast<std::size_t>(piece.count)));
+                             std::span(values).subspan(static_cast<std::size_t>(piece.shard_begin),
+                                                       static_cast<std::size_t>(piece.count)));
         }
         if (std::ranges::any_of(unit.parameters(), from_module)) {
-            ModuleInitializer initializer(unit, master, pieces);
+            ModuleInitializer initializer(unit, values, pieces);
             for (const std::size_t stage : unit.stages()) {
                 initializer.set_stage(layout.homes[stage], i, module_values(stage));
             }
         }
+        store.begin_update(index);
+        store.set_master(index, values);
         store.publish(index);
     }
 }

@@ -108,6 +108,14 @@ std::int64_t Layout::numel() const {
                            [](std::int64_t sum, const Unit& unit) { return sum + unit.numel(); });
 }
 
+std::int64_t Layout::largest_trainable_shard() const {
+    std::int64_t largest = 0;
+    for (const Unit& unit : units) {
+        if (unit.trainable()) largest = std::max(largest, unit.shard_numel());
+    }
+    return largest;
+}
+
 std::int64_t Layout::padded() const {
     return std::accumulate(units.begin(), units.end(), std::int64_t{0},
                            [](std::int64_t sum, const Unit& unit) { return sum + unit.padded(); });

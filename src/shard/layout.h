@@ -90,6 +90,8 @@ struct Layout {
     std::int64_t padded() const;
     /// Units that a stage's parameters lie in, ascending.
     std::vector<std::int64_t> units_of_segment(std::size_t segment) const;
+    /// Elements of the largest shard that has gradients.
+    std::int64_t largest_trainable_shard() const;
 };
 
 /// Throws LogicError for a parameter that is tied to none of an earlier stage, or to one of another

@@ -73,6 +73,28 @@ std::vector<Allocation> plan_private(const Layout& layout, const Schedule& sched
     return plan.take();
 }
 
+std::vector<Allocation> plan_device(const Layout& layout, const Schedule& schedule,
+                                    const Place& place, const StoreOptions& options) {
+    const std::int64_t ranks = place.shards();
+    const bool rounds = options.reduce != DType::kFloat32;
+    MemoryPlan plan;
+    plan.add("gradient shards (sums over micro-batches)",
+             kFloat * trainable_size(layout).all / ranks);
+    if (rounds && place.replicas > 1) {
+        plan.add("gradient shard in the reduce type",
+                 layout.largest_trainable_shard() * size_of(options.reduce));
+    }
+    plan.add("gradient slots", plan_gradient_slots(layout, schedule, options).numel() *
+                                   size_of(device_gradient_type(options)));
+    plan.add("parameter slots", plan_parameter_slots(layout, schedule, options, place).numel() *
+                                    size_of(options.compute));
+    plan.add("fp32 master shards", kFloat * layout.padded() / ranks);
+    if (options.compute != DType::kFloat32) {
+        plan.add("shards in the compute type", layout.padded() / ranks * size_of(options.compute));
+    }
+    return plan.take();
+}
+
 void add_reducer(MemoryPlan& plan, const Layout& layout, const Place& place,
                  const StoreOptions& options) {
     const TrainableSize trainable = trainable_size(layout);
@@ -145,6 +167,7 @@ std::int64_t all_reduce_receives(std::int64_t elements, std::int64_t rank, std::
 std::vector<Allocation> plan_memory(StoreKind kind, const Layout& layout, const Schedule& schedule,
                                     const Place& place, const StoreOptions& options) {
     if (kind == StoreKind::kPrivate) return plan_private(layout, schedule, place, options);
+    if (kind == StoreKind::kDevice) return plan_device(layout, schedule, place, options);
     const bool shared = place.node_size > 1;
     const std::int64_t ranks = place.shards();
     const SlotPlan gradient_slots = plan_gradient_slots(layout, schedule, options);
@@ -208,6 +231,10 @@ Traffic plan_traffic(StoreKind kind, const Layout& layout, const Schedule& sched
             const std::int64_t k = options.regather_ranks;
             traffic.gathered += gathers.over_smaller_group * (compute * padded * (k - 1) / k);
         }
+        if (kind == StoreKind::kDevice) {
+            traffic.lane_received += gathers.over_all * compute * (ranks - 1) * shard;
+            traffic.copied += gathers.over_all * compute * shard;
+        }
         if (kind == StoreKind::kSlotted) {
             traffic.lane_received += gathers.over_all * compute * (place.lane_size - 1) * shard;
             traffic.copied += gathers.over_all * compute * shard;
@@ -220,6 +247,11 @@ Traffic plan_traffic(StoreKind kind, const Layout& layout, const Schedule& sched
         }
         if (!unit.trainable()) continue;
         traffic.reduced += reductions * (reduce * padded * (ranks - 1) / ranks);
+        if (kind == StoreKind::kDevice) {
+            traffic.lane_received +=
+                reductions * (ranks - 1) * shard * size_of(device_gradient_type(options));
+            continue;
+        }
         traffic.node_local_read +=
             reductions * gradient * (padded / place.node_size) * (place.node_size - 1);
         traffic.lane_received +=

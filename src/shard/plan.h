@@ -34,6 +34,7 @@ struct Work {
 ///                    what an all-reduce over replicas receives
 ///   copied           M/W at each gather into a slot (with a smaller group M/k there, and once a
 ///                    version); M at each reduction over one rank where gradients have slots
+/// A device has no node: it receives M (W-1)/W at each gather and reduction, whatever way it takes.
 /// Reductions happen once a micro-batch, or once a step without sharded accumulation; all-reduces
 /// over replicas once a reduction under SumOrder::kTree, once a step under kFast.
 Traffic plan_traffic(StoreKind kind, const Layout& layout, const Schedule& schedule,

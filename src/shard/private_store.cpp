@@ -54,14 +54,12 @@ TypedSpan PrivateStore::unsharded(std::int64_t index) {
         .part(offsets_[static_cast<std::size_t>(index)], unit(index).padded());
 }
 
-std::span<float> PrivateStore::master(std::int64_t index) {
-    return masters_.typed()
-        .part(offsets_[static_cast<std::size_t>(index)], unit(index).padded())
-        .as<float>();
+TypedSpan PrivateStore::master(std::int64_t index) {
+    return masters_.typed().part(offsets_[static_cast<std::size_t>(index)], unit(index).padded());
 }
 
 void PrivateStore::publish(std::int64_t index) {
-    if (!compute_.empty()) kernels::narrow(master(index), unsharded(index));
+    if (!compute_.empty()) kernels::narrow(master(index).as<float>(), unsharded(index));
 }
 
 void PrivateStore::begin_gradients(std::int64_t index) {
@@ -87,7 +85,7 @@ void PrivateStore::reduce(std::int64_t index) {
         sinks_[i].pause();
         return;
     }
-    sinks_[i].seal();
+    sinks_[i].seal(zero);
     disturbance_.delay();
     TreeAccumulator& sum = accumulators_[i];
     if (!gradient_memory_.empty()) {
@@ -123,7 +121,7 @@ void PrivateStore::finish_reductions() {
     }
 }
 
-std::span<const float> PrivateStore::gradient(std::int64_t index) const {
+TypedSpan PrivateStore::gradient(std::int64_t index) const {
     return accumulators_[static_cast<std::size_t>(index)].result();
 }
 

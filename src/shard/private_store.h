@@ -33,8 +33,8 @@ class PrivateStore final : public UnitStore {
     void reduce(std::int64_t unit) override;
     void finish_reductions() override;
     std::int64_t owned_begin(std::int64_t) const override { return 0; }
-    std::span<const float> gradient(std::int64_t unit) const override;
-    std::span<float> master(std::int64_t unit) override;
+    TypedSpan gradient(std::int64_t unit) const override;
+    TypedSpan master(std::int64_t unit) override;
     void begin_update(std::int64_t) override {}
     void publish(std::int64_t unit) override;
     std::vector<Allocation> allocations() const override;

@@ -23,9 +23,9 @@ TypedSpan ResidentNodeStore::unsharded(std::int64_t index) {
     return parameter_memory().part(offsets_[static_cast<std::size_t>(index)], unit(index).padded());
 }
 
-std::span<float> ResidentNodeStore::master(std::int64_t index) {
+TypedSpan ResidentNodeStore::master(std::int64_t index) {
     if (masters_) return (*masters_)[index];
-    return shard_of(unsharded(index), index).as<float>();
+    return shard_of(unsharded(index), index);
 }
 
 void ResidentNodeStore::acquire(std::int64_t index) {
@@ -54,7 +54,7 @@ void ResidentNodeStore::begin_update(std::int64_t index) {
 }
 
 void ResidentNodeStore::publish(std::int64_t index) {
-    if (masters_) kernels::narrow(master(index), shard_of(unsharded(index), index));
+    if (masters_) kernels::narrow(master(index).as<float>(), shard_of(unsharded(index), index));
     ++state(index).publications;
     arena().post(published_channel(index));
 }

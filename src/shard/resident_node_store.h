@@ -18,7 +18,7 @@ class ResidentNodeStore final : public ArenaStore {
 
     TypedSpan unsharded(std::int64_t unit) override;
     void prefetch(std::int64_t) override {}  // nothing to start: publishing made the unit readable
-    std::span<float> master(std::int64_t unit) override;
+    TypedSpan master(std::int64_t unit) override;
     void begin_update(std::int64_t unit) override;
     void publish(std::int64_t unit) override;
     std::vector<Allocation> allocations() const override;

@@ -8,15 +8,10 @@
 
 namespace fullshard::shard {
 
-namespace {
-
 /// All floating-point types have a zero whose bits are zeros.
-void zero(const TypedSpan& slot, std::int64_t begin, std::int64_t end) {
-    const TypedSpan part = slot.part(begin, end - begin);
-    std::memset(part.data, 0, static_cast<std::size_t>(part.bytes()));
+void zero(const TypedSpan& memory) {
+    std::memset(memory.data, 0, static_cast<std::size_t>(memory.bytes()));
 }
-
-}  // namespace
 
 void SlotGradSink::begin(const TypedSpan& slot) {
     ensure(slot.count == unit_->padded(), "a gradient slot fits its unit");
@@ -35,8 +30,11 @@ GradSink::Target SlotGradSink::open(std::int64_t index) {
     return {slot_.part(place.offset, place.numel), accumulate};
 }
 
-void SlotGradSink::seal() {
+void SlotGradSink::seal(const std::function<void(const TypedSpan&)>& zero) {
     ensure(open_, "a micro-batch's gradients are sealed once");
+    const auto zero_range = [&](std::int64_t begin, std::int64_t end) {
+        if (begin < end) zero(slot_.part(begin, end - begin));
+    };
     // Parameters lie in the flat parameter trainable first, each group in order: walk them in
     // place.
     std::int64_t end = 0;
@@ -44,12 +42,12 @@ void SlotGradSink::seal() {
         for (std::size_t i = 0; i < written_.size(); ++i) {
             if (unit_->parameters()[i].trainable != trainable) continue;
             const Placement& place = unit_->placement(i);
-            zero(slot_, end, place.offset);
+            zero_range(end, place.offset);
             end = place.offset + place.numel;
-            if (!written_[i]) zero(slot_, place.offset, end);
+            if (!written_[i]) zero_range(place.offset, end);
         }
     }
-    zero(slot_, end, unit_->padded());
+    zero_range(end, unit_->padded());
     open_ = false;
 }
 

@@ -5,13 +5,14 @@
 #include "shard/layout.h"
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace fullshard::shard {
 
 /// Hands out the places of a unit's parameters within a gradient slot. The first write of a
-/// micro-batch overwrites, later ones add; `seal` zeroes what was not written, padding included, so
-/// that whatever the slot held before never enters a sum.
+/// micro-batch overwrites, later ones add; `seal` lets what was not written be zeroed, padding
+/// included, so that whatever the slot held before never enters a sum.
 class SlotGradSink final : public GradSink {
   public:
     explicit SlotGradSink(const Unit& unit) : unit_(&unit), written_(unit.parameters().size()) {}
@@ -23,7 +24,8 @@ class SlotGradSink final : public GradSink {
     Target open(std::int64_t index) override;
     /// Ends a micro-batch that another one will add to.
     void pause() { open_ = false; }
-    void seal();
+    /// Ends the last one. `zero` is called for each part of the slot that was not written.
+    void seal(const std::function<void(const TypedSpan&)>& zero);
 
   private:
     const Unit* unit_;
@@ -31,5 +33,8 @@ class SlotGradSink final : public GradSink {
     TypedSpan slot_;
     bool open_ = false;
 };
+
+/// Of host memory.
+void zero(const TypedSpan& memory);
 
 }  // namespace fullshard::shard

@@ -86,7 +86,7 @@ void SlottedStore::start_fill(std::int64_t index) {
         return;
     }
     const TypedSpan own = shard_of(unsharded(index), index);
-    kernels::narrow(master(index), own);
+    kernels::narrow(master(index).as<float>(), own);
     if (lane() != nullptr) {
         state.gather = lane()->all_gather(lane_blocks(index), gather_channel(index));
     }

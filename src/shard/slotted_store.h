@@ -22,7 +22,7 @@ class SlottedStore final : public ArenaStore {
 
     TypedSpan unsharded(std::int64_t unit) override;
     void prefetch(std::int64_t unit) override;
-    std::span<float> master(std::int64_t unit) override { return masters_[unit]; }
+    TypedSpan master(std::int64_t unit) override { return masters_[unit]; }
     void begin_update(std::int64_t unit) override;
     void publish(std::int64_t unit) override;
     std::vector<Allocation> allocations() const override;

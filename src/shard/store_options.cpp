@@ -31,6 +31,10 @@ SlotPlan plan_gradient_slots(const Layout& layout, const Schedule& schedule,
     return make_slot_plan(layout, options.gradient_slots, needs);
 }
 
+DType device_gradient_type(const StoreOptions& options) {
+    return options.accumulation == Accumulation::kUnsharded ? DType::kFloat32 : options.reduce;
+}
+
 std::int64_t reductions_a_step(const StoreOptions& options) {
     return options.accumulation == Accumulation::kUnsharded ? 1 : options.micro_batches;
 }

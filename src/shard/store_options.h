@@ -45,6 +45,9 @@ struct StoreOptions {
     }
 };
 
+/// Type of gradient slots on a device, where backward writes what travels.
+DType device_gradient_type(const StoreOptions& options);
+
 /// Slots for unsharded parameters of a store whose units are not resident. A unit has one of its
 /// own when it stays unsharded between visits.
 SlotPlan plan_parameter_slots(const Layout& layout, const Schedule& schedule,

@@ -80,6 +80,8 @@ std::unique_ptr<UnitStore> make_store(StoreKind kind, const Layout& layout,
             return std::make_unique<PrivateStore>(layout, schedule, mesh.replicas, options);
         case StoreKind::kResident:
             return std::make_unique<ResidentNodeStore>(layout, schedule, mesh, options);
+        case StoreKind::kDevice:
+            throw LogicError("a device's store is made with its device");
         case StoreKind::kSlotted:
             break;
     }

@@ -43,14 +43,14 @@ const Strategy& find_strategy(std::string_view name);
 std::int64_t group_size(const Strategy& strategy, std::int64_t asked,
                         const comm::Topology& topology);
 
-enum class StoreKind : std::uint8_t { kPrivate, kResident, kSlotted };
+enum class StoreKind : std::uint8_t { kPrivate, kResident, kSlotted, kDevice };
 /// What the user asked for; kAuto: resident where all ranks of the shard group share a node.
 enum class StorePreference : std::uint8_t { kAuto, kResident, kSlotted };
 
 /// Throws UsageError for a resident store that spans nodes or does not share memory.
 StoreKind choose_store(const Strategy& strategy, StorePreference preference, const Place& place);
 
-/// Collective over the mesh's ranks.
+/// Of a store on the host. Collective over the mesh's ranks.
 std::unique_ptr<UnitStore> make_store(StoreKind kind, const Layout& layout,
                                       const Schedule& schedule, const comm::Mesh& mesh,
                                       const StoreOptions& options);

@@ -1,8 +1,17 @@
 #include "shard/unit_store.h"
 
+#include "base/error.h"
+
+#include <algorithm>
 #include <exception>
 
 namespace fullshard::shard {
+
+void UnitStore::set_master(std::int64_t unit, std::span<const float> values) {
+    const std::span<float> owned = master(unit).as<float>();
+    ensure(values.size() == owned.size(), "values are those of the owned range");
+    std::ranges::copy(values, owned.begin());
+}
 
 Lease& Lease::operator=(Lease&& other) {
     if (this == &other) return *this;

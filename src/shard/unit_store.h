@@ -104,13 +104,19 @@ class UnitStore {
 
     /// First element, within the flat parameter, of the range this rank updates.
     virtual std::int64_t owned_begin(std::int64_t unit) const = 0;
-    /// Sum of the step's gradients over the owned range; valid after `finish_reductions` until the
-    /// next `begin_gradients`.
-    virtual std::span<const float> gradient(std::int64_t unit) const = 0;
+    /// Sum of the step's gradients over the owned range, fp32; valid after `finish_reductions`
+    /// until the next `begin_gradients`. In the store's memory, as everything here: the host's, or
+    /// a device's.
+    virtual TypedSpan gradient(std::int64_t unit) const = 0;
     /// fp32 master parameters of the owned range. Reading is always allowed, writing only between
     /// `begin_update`, which waits for readers of the old values, and `publish`, which shows the
     /// new.
-    virtual std::span<float> master(std::int64_t unit) = 0;
+    virtual TypedSpan master(std::int64_t unit) = 0;
+    /// Where whoever updates the owned range also puts it in the compute type, in the same pass and
+    /// before `publish`. Empty: nowhere, the store sees to it.
+    virtual TypedSpan updated_copy(std::int64_t /*unit*/) { return {}; }
+    /// Replaces the master parameters of the owned range, between `begin_update` and `publish`.
+    virtual void set_master(std::int64_t unit, std::span<const float> values);
     virtual void begin_update(std::int64_t unit) = 0;
     virtual void publish(std::int64_t unit) = 0;
 

@@ -228,7 +228,7 @@ optim::AdamW make_optimizer(const optim::AdamWOptions& options, const shard::Lay
     for (std::size_t i = 0; i < layout.units.size(); ++i) {
         const auto index = static_cast<std::int64_t>(i);
         const shard::Unit& unit = layout.units[i];
-        const std::span<float> master = store.master(index);
+        const std::span<float> master = store.master(index).as<float>();
         std::vector<optim::ShardRange> ranges;
         for (const shard::ShardPiece& piece :
              trainable_pieces(unit, store.owned_begin(index), std::ssize(master))) {

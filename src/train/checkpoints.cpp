@@ -97,7 +97,7 @@ std::vector<checkpoint::Piece> Checkpoints::memory_of(const std::vector<OwnedPie
         const auto add = [&](checkpoint::State state, std::span<float> owned) {
             list.push_back({state, piece.parameter, piece.parameter_begin, piece.in(owned)});
         };
-        add(checkpoint::State::kModel, state_.store.master(piece.unit));
+        add(checkpoint::State::kModel, state_.store.master(piece.unit).as<float>());
         if (!parameters[piece.parameter].trainable) continue;
         add(checkpoint::State::kFirstMoment, state_.optimizer.first_moment(piece.unit));
         add(checkpoint::State::kSecondMoment, state_.optimizer.second_moment(piece.unit));

@@ -11,7 +11,9 @@ double global_grad_norm(const shard::UnitStore& store, const shard::Layout& layo
     kernels::SquareSum sum;
     for (std::size_t i = 0; i < layout.units.size(); ++i) {
         // Padding and frozen parameters have zero gradients: whole shards can be added.
-        if (layout.units[i].trainable()) sum.add(store.gradient(static_cast<std::int64_t>(i)));
+        if (layout.units[i].trainable()) {
+            sum.add(store.gradient(static_cast<std::int64_t>(i)).as<float>());
+        }
     }
     shard_group.all_reduce(std::span<std::int64_t>(sum.bins()), comm::Reduction::kSum);
     return std::sqrt(sum.value());

@@ -26,7 +26,7 @@ std::vector<OwnedPiece> pieces(const shard::Layout& layout, shard::UnitStore& st
     std::size_t first_parameter = 0;
     for (std::int64_t u = 0; u < units_of(layout); ++u) {
         const shard::Unit& unit = layout.units[static_cast<std::size_t>(u)];
-        const auto [begin, count] = part(static_cast<std::int64_t>(store.master(u).size()));
+        const auto [begin, count] = part(store.master(u).count);
         for (const shard::ShardPiece& piece : unit.pieces(store.owned_begin(u) + begin, count)) {
             list.push_back({u, first_parameter + piece.parameter, piece.parameter_begin,
                             begin + piece.shard_begin, piece.count});
@@ -110,7 +110,7 @@ std::vector<std::string> load_weights(shard::UnitStore& store, const shard::Layo
                 continue;
             }
             source->read(parameter.parameter, piece.parameter_begin,
-                         piece.in(store.master(piece.unit)));
+                         piece.in(store.master(piece.unit).as<float>()));
         }
     });
     publish_all(store, layout);

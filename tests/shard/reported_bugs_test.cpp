@@ -117,7 +117,7 @@ std::vector<std::vector<float>> sum_gradients(ToyTraining& toy, const Gradient& 
         }
     }
     store.finish_reductions();
-    return read_gradients(store, toy.layout(), toy.shard_group());
+    return read_gradients(store, toy.layout(), toy.mesh().shard_group);
 }
 
 /// Each parameter's gradient has this value in all its elements.
@@ -161,10 +161,11 @@ TEST(ReportedBugs, RanksThatOwnNothingTakePartInEverything) {
         const bool owns_nothing =
             toy.layout()
                 .units[0]
-                .pieces(toy.store().owned_begin(0), std::ssize(toy.store().master(0)))
+                .pieces(toy.store().owned_begin(0), toy.store().master(0).count)
                 .empty();
         const bool sharded = !find_strategy(sharding.strategy).keeps_everything();
-        EXPECT_EQ(owns_nothing, sharded && toy.shard_group().rank() > 0) << sharding.describe();
+        EXPECT_EQ(owns_nothing, sharded && toy.mesh().shard_group.rank() > 0)
+            << sharding.describe();
     }
 }
 

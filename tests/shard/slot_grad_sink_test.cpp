@@ -29,7 +29,7 @@ TEST(SlotGradSink, FirstWriteOverwritesLaterOnesAddAndTheRestIsZero) {
     EXPECT_EQ(first.memory.count, 3);
     std::fill_n(reinterpret_cast<float*>(first.memory.data), 3, 1.5F);
     EXPECT_TRUE(sink.open(2).accumulate);
-    sink.seal();
+    sink.seal(zero);
     for (std::int64_t i = 0; i < unit.padded(); ++i) {
         const std::int64_t place = unit.placement(2).offset;
         EXPECT_EQ(slot[static_cast<std::size_t>(i)], i >= place && i < place + 3 ? 1.5F : 0.0F)
@@ -51,7 +51,7 @@ TEST(SlotGradSink, AResumedMicroBatchAddsToTheOnesBefore) {
     sink.resume();
     EXPECT_TRUE(sink.open(0).accumulate);
     EXPECT_FALSE(sink.open(2).accumulate);  // first used in the last micro-batch
-    sink.seal();
+    sink.seal(zero);
 }
 
 TEST(SlotGradSink, RefusesFrozenParametersAndWritesAfterSeal) {
@@ -61,7 +61,7 @@ TEST(SlotGradSink, RefusesFrozenParametersAndWritesAfterSeal) {
     EXPECT_THROW(sink.open(0), LogicError);
     sink.begin(std::span<float>(slot));
     EXPECT_THROW(sink.open(1), LogicError);
-    sink.seal();
+    sink.seal(zero);
     EXPECT_THROW(sink.open(0), LogicError);
 }
 

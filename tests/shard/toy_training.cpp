@@ -125,8 +125,9 @@ spec::ModelSpec toy_model() {
 }
 
 ToyTraining::ToyTraining(const comm::Group& ranks, const ToySharding& sharding,
-                         std::int64_t micro_batches, const spec::ModelSpec& model)
-    : topology_(comm::find_topology(ranks, sharding.ranks_per_node)) {
+                         std::int64_t micro_batches, const spec::ModelSpec& model,
+                         ToyMachine machine)
+    : machine_(std::move(machine)), topology_(comm::find_topology(ranks, sharding.ranks_per_node)) {
     const shard::Strategy& strategy = shard::find_strategy(sharding.strategy);
     const std::int64_t group = shard::group_size(strategy, sharding.group_size, topology_);
     mesh_ = comm::make_mesh(topology_, static_cast<int>(group), sharding.node_shared);
@@ -144,8 +145,13 @@ ToyTraining::ToyTraining(const comm::Group& ranks, const ToySharding& sharding,
                 .progress_thread = sharding.progress_thread,
                 .faults = sharding.faults};
     schedule_ = shard::make_schedule(layout_, options_.residency, sharding.prefetch);
-    kind_ = shard::choose_store(strategy, sharding.store, place());
-    store_ = shard::make_store(kind_, layout_, schedule_, mesh_, options_);
+    if (machine_.make_store) {
+        kind_ = shard::StoreKind::kDevice;
+        store_ = machine_.make_store(layout_, schedule_, mesh_, options_);
+    } else {
+        kind_ = shard::choose_store(strategy, sharding.store, place());
+        store_ = shard::make_store(kind_, layout_, schedule_, mesh_, options_);
+    }
     shard::initialize_parameters(*store_, layout_, kSeed, {});
 }
 
@@ -163,38 +169,72 @@ void ToyTraining::run_micro_batch(std::int64_t step, std::int64_t g) {
         }
         for (const std::int64_t unit : visit.prefetch_after) store_->prefetch(unit);
     };
-    const auto write_gradients = [&](std::size_t stage) {
-        for (const shard::ParameterHome& home : layout_.homes[stage]) {
-            const shard::Unit& unit = layout_.units[home.unit];
-            const spec::ParameterSpec& spec = unit.parameters()[home.parameter];
-            if (!spec.trainable || never_written(spec)) continue;
-            const auto index = static_cast<std::int64_t>(home.unit);
-            const TypedSpan values =
-                store_->unsharded(index).part(unit.placement(home.parameter).offset, spec.numel());
-            const GradSink::Target target =
-                store_->grad_sink(index).open(static_cast<std::int64_t>(home.parameter));
-            for (std::int64_t e = 0; e < spec.numel(); ++e) {
-                float sum = gradient(read_element(values, e), step, g, stage, e);
-                if (target.accumulate) sum += read_element(target.memory, e);
-                write_element(target.memory, e, sum);
+    const auto backward = [&](const shard::Visit& visit) {
+        Work work;
+        for (const std::size_t stage : std::views::reverse(visit.stages)) {
+            for (const shard::ParameterHome& home : layout_.homes[stage]) {
+                const shard::Unit& unit = layout_.units[home.unit];
+                const spec::ParameterSpec& spec = unit.parameters()[home.parameter];
+                if (!spec.trainable || never_written(spec)) continue;
+                const auto index = static_cast<std::int64_t>(home.unit);
+                work.reads.push_back(store_->unsharded(index).part(
+                    unit.placement(home.parameter).offset, spec.numel()));
+                const GradSink::Target target =
+                    store_->grad_sink(index).open(static_cast<std::int64_t>(home.parameter));
+                work.writes.push_back(target.memory);
+                work.parts.push_back({stage, target.accumulate});
             }
         }
+        return work;
     };
-    const auto compute = [&](auto&& work) {
-        const auto computing = store_->computing();
-        work();
-        if (options_.progress_thread) std::this_thread::sleep_for(kVisit);
-    };
-    for (const auto& visit : schedule_.forward) visit_units(visit, [&] { compute([] {}); });
+    for (const auto& visit : schedule_.forward) {
+        visit_units(visit, [&] {
+            Work work;
+            for (const auto& use : visit.uses) work.reads.push_back(store_->unsharded(use.unit));
+            compute(work, "forward", [] {});
+        });
+    }
     for (const auto& visit : schedule_.backward) {
         visit_units(visit, [&] {
             for (const std::int64_t unit : visit.first_gradients) store_->begin_gradients(unit);
-            compute([&] {
-                for (const std::size_t s : std::views::reverse(visit.stages)) write_gradients(s);
+            const Work work = backward(visit);
+            compute(work, "backward", [work, step, g] {
+                for (std::size_t i = 0; i < work.parts.size(); ++i) {
+                    work.write_gradient(i, step, g);
+                }
             });
         });
         for (const std::int64_t unit : visit.reductions) store_->reduce(unit);
     }
+}
+
+void ToyTraining::compute(const Work& work, const char* name, const std::function<void()>& body) {
+    const auto computing = store_->computing();
+    machine_.compute({.name = name, .reads = work.reads, .writes = work.writes}, body);
+    if (options_.progress_thread) std::this_thread::sleep_for(kVisit);
+}
+
+void ToyTraining::Work::write_gradient(std::size_t part, std::int64_t step, std::int64_t g) const {
+    const auto [stage, accumulate] = parts[part];
+    for (std::int64_t e = 0; e < reads[part].count; ++e) {
+        float sum = gradient(read_element(reads[part], e), step, g, stage, e);
+        if (accumulate) sum += read_element(writes[part], e);
+        write_element(writes[part], e, sum);
+    }
+}
+
+void ToyTraining::update(std::int64_t unit) {
+    const TypedSpan master = store_->master(unit), sum = store_->gradient(unit);
+    const TypedSpan copy = store_->updated_copy(unit);
+    Work work{.reads = {sum}, .writes = {master}};
+    if (copy.count > 0) work.writes.push_back(copy);
+    compute(work, "update", [master, sum, copy] {
+        for (std::int64_t e = 0; e < master.count; ++e) {
+            master.as<float>()[static_cast<std::size_t>(e)] -=
+                kRate * sum.as<float>()[static_cast<std::size_t>(e)];
+        }
+        if (copy.count > 0) kernels::narrow(master.as<float>(), copy);
+    });
 }
 
 void ToyTraining::run(std::int64_t first, std::int64_t count) {
@@ -208,9 +248,7 @@ void ToyTraining::run(std::int64_t first, std::int64_t count) {
             if (!layout_.units[u].trainable()) continue;
             const auto index = static_cast<std::int64_t>(u);
             store_->begin_update(index);
-            const std::span<float> master = store_->master(index);
-            const std::span<const float> sum = store_->gradient(index);
-            for (std::size_t e = 0; e < master.size(); ++e) master[e] -= kRate * sum[e];
+            update(index);
             store_->publish(index);
         }
     }
@@ -227,6 +265,9 @@ void ToyTraining::evaluate(std::int64_t passes) {
 }
 
 std::vector<float> ToyTraining::parameters() {
+    for (std::size_t u = 0; u < layout_.units.size(); ++u) {
+        machine_.before_reading(store_->master(static_cast<std::int64_t>(u)));
+    }
     return joined(read_parameters(*store_, layout_, mesh_.shard_group));
 }
 

@@ -3,11 +3,13 @@
 #pragma once
 
 #include "comm/topology.h"
+#include "device/device.h"
 #include "shard/plan.h"
 #include "shard/schedule.h"
 #include "shard/strategy.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,12 +43,24 @@ struct ToySharding {
 /// written, one without dimensions, and a stage with fewer elements than ranks.
 spec::ModelSpec toy_model();
 
+/// Who owns the memory and who computes on it; by default the host's stores, and the host at once.
+struct ToyMachine {
+    std::function<std::unique_ptr<shard::UnitStore>(const shard::Layout&, const shard::Schedule&,
+                                                    const comm::Mesh&, const shard::StoreOptions&)>
+        make_store{};
+    /// Does the work, which touches no other memory of the store, now or later, in order.
+    std::function<void(const device::Access&, std::function<void()>)> compute =
+        [](const device::Access&, const std::function<void()>& work) { work(); };
+    /// The host is about to read.
+    std::function<void(const TypedSpan&)> before_reading = [](const TypedSpan&) {};
+};
+
 /// A store on toy_model() with everything around it.
 class ToyTraining {
   public:
     /// Collective over `ranks`, as everything below.
     ToyTraining(const comm::Group& ranks, const ToySharding& sharding, std::int64_t micro_batches,
-                const spec::ModelSpec& model = toy_model());
+                const spec::ModelSpec& model = toy_model(), ToyMachine machine = {});
     /// Nobody frees the arena while others still read.
     ~ToyTraining();
 
@@ -63,11 +77,26 @@ class ToyTraining {
     shard::StoreKind kind() const { return kind_; }
     shard::Place place() const { return shard::place_of(mesh_); }
     const shard::StoreOptions& options() const { return options_; }
-    const comm::Group& shard_group() const { return mesh_.shard_group; }
+    const comm::Mesh& mesh() const { return mesh_; }
 
   private:
-    void run_micro_batch(std::int64_t step, std::int64_t g);
+    /// What a visit computes: parameters, gradients, and for backward whose and how.
+    struct Work {
+        struct Part {
+            std::size_t stage;
+            bool accumulate;
+        };
+        std::vector<TypedSpan> reads{}, writes{};
+        std::vector<Part> parts{};
 
+        void write_gradient(std::size_t part, std::int64_t step, std::int64_t g) const;
+    };
+
+    void run_micro_batch(std::int64_t step, std::int64_t g);
+    void compute(const Work& work, const char* name, const std::function<void()>& body);
+    void update(std::int64_t unit);
+
+    ToyMachine machine_;
     comm::Topology topology_;
     comm::Mesh mesh_;
     shard::Layout layout_;

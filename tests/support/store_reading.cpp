@@ -39,7 +39,7 @@ std::vector<std::vector<float>> read_parameters(shard::UnitStore& store,
                                                 const comm::Group& shard_group) {
     std::vector<std::span<const float>> owned;
     for (std::size_t i = 0; i < layout.units.size(); ++i) {
-        owned.push_back(store.master(static_cast<std::int64_t>(i)));
+        owned.push_back(store.master(static_cast<std::int64_t>(i)).as<float>());
     }
     return gather_owned(owned, layout, shard_group);
 }
@@ -49,7 +49,7 @@ std::vector<std::vector<float>> read_gradients(const shard::UnitStore& store,
                                                const comm::Group& shard_group) {
     std::vector<std::span<const float>> owned;
     for (std::size_t i = 0; i < layout.units.size(); ++i) {
-        owned.push_back(store.gradient(static_cast<std::int64_t>(i)));
+        owned.push_back(store.gradient(static_cast<std::int64_t>(i)).as<float>());
     }
     return gather_owned(owned, layout, shard_group);
 }

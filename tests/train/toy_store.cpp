@@ -82,13 +82,13 @@ void ToyStore::begin_gradients(std::int64_t unit) {
 
 void ToyStore::reduce(std::int64_t unit) {
     Held& held = at(unit);
-    held.sink.seal();
-    kernels::widen(held.slot.typed(), held.gradient);
+    held.sink.seal(shard::zero);
+    kernels::widen(held.slot.typed(), held.gradient.span());
     held.reduced = true;
 }
 
-std::span<const float> ToyStore::gradient(std::int64_t unit) const {
-    return units_[static_cast<std::size_t>(unit)].gradient;
+TypedSpan ToyStore::gradient(std::int64_t unit) const {
+    return units_[static_cast<std::size_t>(unit)].gradient.typed();
 }
 
 NamedValues ToyStore::gradients() const {
@@ -98,7 +98,7 @@ NamedValues ToyStore::gradients() const {
         ensure(units_[u].reduced == unit.trainable(), "exactly what learns is reduced");
         for (std::size_t i = 0; i < unit.parameters().size(); ++i) {
             if (!unit.parameters()[i].trainable) continue;
-            const auto first = units_[u].gradient.begin() + unit.placement(i).offset;
+            const auto first = units_[u].gradient.span().begin() + unit.placement(i).offset;
             result[unit.parameters()[i].name] = {first, first + unit.placement(i).numel};
         }
     }

@@ -32,8 +32,8 @@ class ToyStore final : public shard::UnitStore {
     void finish_reductions() override {}
 
     std::int64_t owned_begin(std::int64_t) const override { return 0; }
-    std::span<const float> gradient(std::int64_t unit) const override;
-    std::span<float> master(std::int64_t unit) override { return at(unit).master; }
+    TypedSpan gradient(std::int64_t unit) const override;
+    TypedSpan master(std::int64_t unit) override { return std::span(at(unit).master); }
     void begin_update(std::int64_t) override {}
     void publish(std::int64_t) override {}
 
@@ -55,7 +55,7 @@ class ToyStore final : public shard::UnitStore {
         std::vector<float> master;
         AlignedBuffer memory;
         AlignedBuffer slot;
-        std::vector<float> gradient;
+        AlignedBuffer gradient;
         shard::SlotGradSink sink;
         int leases = 0;
         bool readable = false;
