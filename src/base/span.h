@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <ranges>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace fullshard {
 
@@ -76,13 +78,18 @@ struct TypedSpan {
     DType dtype = DType::kFloat32;
     DeviceKind device = DeviceKind::kHost;
 
+    template <typename Host>
+    using Element = std::remove_reference_t<std::ranges::range_reference_t<Host>>;
+
     TypedSpan() = default;
 
-    template <typename T>
-    explicit(false) TypedSpan(std::span<T> host)
-        : data(reinterpret_cast<std::byte*>(host.data())),
-          count(static_cast<std::int64_t>(host.size())),
-          dtype(DTypeOf<T>::value) {}
+    /// A span, vector or array of the host. What is const may be given to those who only read.
+    template <std::ranges::contiguous_range Host>
+    explicit(false) TypedSpan(Host&& host)
+        : data(reinterpret_cast<std::byte*>(
+              const_cast<std::remove_const_t<Element<Host>>*>(std::ranges::data(host)))),
+          count(static_cast<std::int64_t>(std::ranges::size(host))),
+          dtype(DTypeOf<std::remove_const_t<Element<Host>>>::value) {}
 
     std::int64_t bytes() const { return count * size_of(dtype); }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/adamw.h"
+#include "kernels/cast.h"
 
 #include <algorithm>
 #include <utility>
@@ -24,30 +25,58 @@ std::int64_t checked_end(std::vector<ShardRange> ranges, std::int64_t shard_size
 
 }  // namespace
 
-AdamW::AdamW(const AdamWOptions& options, std::vector<OptimizerShard> shards) : options_(options) {
+TypedSpan HostUpdates::zeros(std::int64_t count) {
+    return memory_.emplace_back(count).typed();
+}
+
+void HostUpdates::update(const kernels::AdamWMemory& memory,
+                         const kernels::AdamWScalars& scalars) {
+    const std::span<float> param = memory.param.as<float>();
+    kernels::adamw_update(param, memory.gradient.as<const float>(), memory.first_moment.as<float>(),
+                          memory.second_moment.as<float>(), scalars);
+    if (memory.copy.count > 0) kernels::narrow(param, memory.copy);
+}
+
+TypedSpan StreamUpdates::zeros(std::int64_t count) {
+    const device::Buffer& buffer = memory_.emplace_back(
+        device_.allocate("moments", count * size_of(DType::kFloat32)));
+    const TypedSpan zeros = buffer.typed(DType::kFloat32).part(0, count);
+    stream_.zero(zeros);
+    return zeros;
+}
+
+void StreamUpdates::update(const kernels::AdamWMemory& memory,
+                           const kernels::AdamWScalars& scalars) {
+    kernels_.adamw_update(memory, scalars, /*stochastic=*/std::nullopt, stream_);
+}
+
+AdamW::AdamW(const AdamWOptions& options, std::vector<OptimizerShard> shards,
+             std::unique_ptr<UpdateDevice> device)
+    : options_(options), device_(std::move(device)) {
     units_.reserve(shards.size());
     for (OptimizerShard& shard : shards) {
-        const auto held = static_cast<std::size_t>(
-            checked_end(shard.ranges, static_cast<std::int64_t>(shard.param.size())));
-        units_.push_back({.param = shard.param,
-                          .ranges = std::move(shard.ranges),
-                          .first_moment = std::vector<float>(held),
-                          .second_moment = std::vector<float>(held)});
+        const std::int64_t held = checked_end(shard.ranges, shard.param.count);
+        ensure(shard.copy.count == 0 || shard.copy.count == shard.param.count,
+               "a copy is as long as its shard");
+        units_.push_back({.shard = std::move(shard),
+                          .first_moment = device_->zeros(held),
+                          .second_moment = device_->zeros(held)});
     }
 }
 
-void AdamW::step(std::int64_t index, std::span<const float> gradient, double lr,
+void AdamW::step(std::int64_t index, const TypedSpan& gradient, double lr,
                  const GradientTreatment& treatment) {
     Unit& unit = units_.at(index);
-    ensure(gradient.size() == unit.param.size(),
+    const OptimizerShard& shard = unit.shard;
+    ensure(gradient.count == shard.param.count,
            "the gradient's shard is as long as the parameter's");
     ensure(unit.last_step < step_count_, "a unit is updated once in a step that has begun");
     unit.last_step = step_count_;
     for (StateReader* const reader : readers_) reader->finish_reading(index);
 
-    for (const ShardRange& range : unit.ranges) {
-        const auto part = [&range](auto span) {
-            return span.subspan(range.begin, range.end - range.begin);
+    for (const ShardRange& range : shard.ranges) {
+        const auto part = [&range](const TypedSpan& span) {
+            return span.part(range.begin, range.end - range.begin);
         };
         const auto scalars = kernels::adamw_scalars({.lr = lr * range.settings.lr_factor,
                                                      .beta1 = options_.beta1,
@@ -57,16 +86,18 @@ void AdamW::step(std::int64_t index, std::span<const float> gradient, double lr,
                                                      .step = step_count_,
                                                      .gradient_factor = treatment.factor,
                                                      .clip_value = treatment.clip_value});
-        kernels::adamw_update(part(unit.param), part(gradient), part(std::span(unit.first_moment)),
-                              part(std::span(unit.second_moment)), scalars);
+        device_->update({.param = part(shard.param),
+                         .gradient = part(gradient),
+                         .first_moment = part(unit.first_moment),
+                         .second_moment = part(unit.second_moment),
+                         .copy = shard.copy.count > 0 ? part(shard.copy) : TypedSpan{}},
+                        scalars);
     }
 }
 
 std::int64_t AdamW::state_bytes() const {
     std::int64_t elements = 0;
-    for (const Unit& unit : units_) {
-        elements += static_cast<std::int64_t>(unit.first_moment.size());
-    }
+    for (const Unit& unit : units_) elements += unit.first_moment.count;
     return state_bytes(elements);
 }
 

@@ -1,8 +1,14 @@
 // AdamW over the flat fp32 shards of all units.
 #pragma once
 
+#include "base/aligned_buffer.h"
+#include "base/span.h"
+#include "device/device.h"
+#include "kernels/stream_kernels.h"
+
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -50,8 +56,49 @@ struct GradientTreatment {
 /// This rank's shard of one unit: master parameters, fp32, and the ranges to update. The memory
 /// belongs to the caller and outlives the optimizer. A rank without elements has an empty span.
 struct OptimizerShard {
-    std::span<float> param;
+    TypedSpan param;
     std::vector<ShardRange> ranges;
+    /// Receives the new parameters in the same pass, rounded to its type. Empty: nothing does. What
+    /// no range covers is not copied.
+    TypedSpan copy = {};
+};
+
+/// Where parameters and moments live, and who computes on them.
+class UpdateDevice {
+  public:
+    virtual ~UpdateDevice() = default;
+    /// Zeros in fp32 that live as long as this object.
+    virtual TypedSpan zeros(std::int64_t count) = 0;
+    /// As kernels::adamw_update(), with the copy if there is one; may return before it is done.
+    virtual void update(const kernels::AdamWMemory& memory,
+                        const kernels::AdamWScalars& scalars) = 0;
+};
+
+/// The host, at once.
+class HostUpdates final : public UpdateDevice {
+  public:
+    TypedSpan zeros(std::int64_t count) override;
+    void update(const kernels::AdamWMemory& memory, const kernels::AdamWScalars& scalars) override;
+
+  private:
+    std::vector<AlignedBuffer> memory_;
+};
+
+/// A device, in the order of one of its streams. Device, stream and kernels outlive it.
+class StreamUpdates final : public UpdateDevice {
+  public:
+    StreamUpdates(device::Device& device, device::Stream& stream,
+                  const kernels::StreamKernels& kernels)
+        : device_(device), stream_(stream), kernels_(kernels) {}
+
+    TypedSpan zeros(std::int64_t count) override;
+    void update(const kernels::AdamWMemory& memory, const kernels::AdamWScalars& scalars) override;
+
+  private:
+    device::Device& device_;
+    device::Stream& stream_;
+    const kernels::StreamKernels& kernels_;
+    std::vector<device::Buffer> memory_;
 };
 
 /// Somebody who reads parameters and moments while training goes on, such as a checkpoint that is
@@ -75,7 +122,8 @@ class StateReader {
 class AdamW {
   public:
     /// Throws LogicError where a range leaves its shard or overlaps another one.
-    AdamW(const AdamWOptions& options, std::vector<OptimizerShard> shards);
+    AdamW(const AdamWOptions& options, std::vector<OptimizerShard> shards,
+          std::unique_ptr<UpdateDevice> device = std::make_unique<HostUpdates>());
 
     /// Starts the next optimizer step: one more in the bias corrections.
     void begin_step() { ++step_count_; }
@@ -86,7 +134,7 @@ class AdamW {
     /// Updates one unit's parameters and moments with the shard of its gradient, as long as the
     /// parameter shard, at the learning rate `lr` times the factor of each range. Each unit at most
     /// once a step (LogicError). Readers are waited for.
-    void step(std::int64_t unit, std::span<const float> gradient, double lr,
+    void step(std::int64_t unit, const TypedSpan& gradient, double lr,
               const GradientTreatment& treatment = {});
 
     /// From now on until it is removed, steps wait for this reader. It outlives its time here.
@@ -97,11 +145,11 @@ class AdamW {
     std::int64_t step_count() const { return step_count_; }
     std::int64_t unit_count() const { return static_cast<std::int64_t>(units_.size()); }
 
-    /// Exponential averages of gradients and of their squares, indexed like the parameter shard, up
-    /// to the end of its last range (empty without ranges). They start as zeros; elements that no
-    /// range covers stay zero.
-    std::span<float> first_moment(std::int64_t unit) { return units_.at(unit).first_moment; }
-    std::span<float> second_moment(std::int64_t unit) { return units_.at(unit).second_moment; }
+    /// Exponential averages of gradients and of their squares, fp32, indexed like the parameter
+    /// shard, up to the end of its last range (empty without ranges). They start as zeros; elements
+    /// that no range covers stay zero.
+    TypedSpan first_moment(std::int64_t unit) const { return units_.at(unit).first_moment; }
+    TypedSpan second_moment(std::int64_t unit) const { return units_.at(unit).second_moment; }
 
     /// Bytes of moments of `elements` elements, for the memory plan.
     static constexpr std::int64_t state_bytes(std::int64_t elements) {
@@ -112,14 +160,14 @@ class AdamW {
 
   private:
     struct Unit {
-        std::span<float> param;
-        std::vector<ShardRange> ranges;
-        std::vector<float> first_moment;
-        std::vector<float> second_moment;
+        OptimizerShard shard;
+        TypedSpan first_moment;
+        TypedSpan second_moment;
         std::int64_t last_step = 0;
     };
 
     AdamWOptions options_;
+    std::unique_ptr<UpdateDevice> device_;
     std::vector<Unit> units_;
     std::int64_t step_count_ = 0;
     std::vector<StateReader*> readers_;

@@ -228,14 +228,14 @@ optim::AdamW make_optimizer(const optim::AdamWOptions& options, const shard::Lay
     for (std::size_t i = 0; i < layout.units.size(); ++i) {
         const auto index = static_cast<std::int64_t>(i);
         const shard::Unit& unit = layout.units[i];
-        const std::span<float> master = store.master(index).as<float>();
+        const TypedSpan master = store.master(index);
         std::vector<optim::ShardRange> ranges;
         for (const shard::ShardPiece& piece :
-             trainable_pieces(unit, store.owned_begin(index), std::ssize(master))) {
+             trainable_pieces(unit, store.owned_begin(index), master.count)) {
             ranges.push_back({piece.shard_begin, piece.shard_begin + piece.count,
                               choose(unit.parameters()[piece.parameter])});
         }
-        shards.push_back({master, std::move(ranges)});
+        shards.push_back({master, std::move(ranges), store.updated_copy(index)});
     }
     return {options, std::move(shards)};
 }

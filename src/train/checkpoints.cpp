@@ -99,8 +99,8 @@ std::vector<checkpoint::Piece> Checkpoints::memory_of(const std::vector<OwnedPie
         };
         add(checkpoint::State::kModel, state_.store.master(piece.unit).as<float>());
         if (!parameters[piece.parameter].trainable) continue;
-        add(checkpoint::State::kFirstMoment, state_.optimizer.first_moment(piece.unit));
-        add(checkpoint::State::kSecondMoment, state_.optimizer.second_moment(piece.unit));
+        add(checkpoint::State::kFirstMoment, state_.optimizer.first_moment(piece.unit).as<float>());
+        add(checkpoint::State::kSecondMoment, state_.optimizer.second_moment(piece.unit).as<float>());
     }
     return list;
 }

@@ -20,7 +20,7 @@ void update_parameters(shard::UnitStore& store, const shard::Layout& layout,
         if (!layout.units[i].trainable()) continue;
         const auto unit = static_cast<std::int64_t>(i);
         store.begin_update(unit);
-        optimizer.step(unit, store.gradient(unit).as<float>(), lr, treatment);
+        optimizer.step(unit, store.gradient(unit), lr, treatment);
         store.publish(unit);
     }
 }

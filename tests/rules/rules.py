@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "comm": ["base", "device", "kernels"],
     "shard": ["base", "device", "spec", "kernels", "comm"],
     "model": ["base", "spec", "kernels"],
-    "optim": ["base", "kernels"],
+    "optim": ["base", "device", "kernels"],
     "data": ["base"],
     "checkpoint/format": ["base", "spec", "kernels"],
     "checkpoint/exchange": ["base", "spec", "checkpoint/format"],

@@ -111,7 +111,7 @@ inline Everything read_everything(TrainingRig& rig) {
     const auto moments = [&](auto moment) {
         std::vector<std::span<const float>> owned;
         for (std::int64_t u = 0; u < rig.optimizer().unit_count(); ++u)
-            owned.push_back((rig.optimizer().*moment)(u));
+            owned.push_back((rig.optimizer().*moment)(u).template as<float>());
         return joined(fullshard::testing::gather_owned(owned, rig.layout(), rig.gradient_group()));
     };
     return {joined(rig.parameters()), moments(&optim::AdamW::first_moment),

@@ -68,7 +68,7 @@ void expect_no_state_of_frozen_parameters(TrainingRig& rig) {
             if (!parameter.trainable) frozen += parameter.numel();
         }
         const auto moments = rig.optimizer().first_moment(static_cast<std::int64_t>(u));
-        EXPECT_LE(std::ssize(moments), units[u].shard_numel() - frozen) << units[u].name();
+        EXPECT_LE(moments.count, units[u].shard_numel() - frozen) << units[u].name();
     }
 }
 
