@@ -335,6 +335,34 @@ void check_sums(const Deck& deck, std::vector<Contradiction>& found) {
     }
 }
 
+/// What a GPU does otherwise or not at all.
+void check_device(const Deck& deck, std::vector<Contradiction>& found) {
+    const bool cuda = deck.device.kind == Processor::kCuda;
+    const Backend wrong = cuda ? Backend::kMpi : Backend::kNccl;
+    if (deck.comm.backend == wrong) {
+        found.push_back(
+            {{"comm.backend", "device.kind"},
+             cuda ? "memory of GPUs is exchanged by NCCL" : "NCCL exchanges memory of GPUs only",
+             "set comm.backend = auto"});
+    }
+    if (!cuda) return;
+    if (deck.reduce.order == ReduceOrder::kTree) {
+        found.push_back({{"reduce.order", "device.kind"},
+                         "NCCL adds gradients in an order of its own",
+                         "set reduce.order = fast"});
+    }
+    if (deck.shard.reshard_after_forward.kind == ReshardAfterForward::Kind::kGroup) {
+        found.push_back({{"shard.reshard_after_forward", "device.kind"},
+                         "GPUs gather over the whole shard group",
+                         "set shard.reshard_after_forward = on"});
+    }
+    if (deck.model.family == Family::kTorchScript || deck.model.family == Family::kCustom) {
+        found.push_back({{"model.family", "device.kind"},
+                         "models of one's own compute on CPUs",
+                         "set device.kind = cpu"});
+    }
+}
+
 void check_trace(const Deck& deck, std::vector<Contradiction>& found) {
     const auto late = std::ranges::find_if(
         deck.trace.steps, [&](std::int64_t step) { return step > deck.train.steps; });
@@ -373,6 +401,7 @@ std::vector<Contradiction> contradictions(const Deck& deck) {
     check_optimizer(deck, found);
     check_sharding(deck, found);
     check_sums(deck, found);
+    check_device(deck, found);
     check_trace(deck, found);
     check_fault(deck, found);
     return found;

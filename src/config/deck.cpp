@@ -8,8 +8,8 @@ namespace {
 auto sections(const Deck& deck) {
     return std::tie(deck.run, deck.model, deck.data, deck.generate, deck.train, deck.elasticity,
                     deck.optimizer, deck.schedule, deck.shard, deck.reduce, deck.precision,
-                    deck.topology, deck.comm, deck.stop, deck.checkpoint, deck.kernels, deck.trace,
-                    deck.fault);
+                    deck.topology, deck.comm, deck.stop, deck.checkpoint, deck.kernels, deck.device,
+                    deck.trace, deck.fault);
 }
 
 }  // namespace

@@ -272,13 +272,14 @@ struct Topology {
     bool operator==(const Topology&) const = default;
 };
 
-enum class Backend : std::uint8_t { kMpi };
+/// kAuto: NCCL between devices, MPI between CPUs.
+enum class Backend : std::uint8_t { kAuto, kMpi, kNccl };
 
 /// Whether a thread of its own moves messages between nodes while a rank computes.
 enum class ProgressThread : std::uint8_t { kAuto, kOn, kOff };
 
 struct Comm {
-    Backend backend = Backend::kMpi;
+    Backend backend = Backend::kAuto;
     bool node_shared = true;
     double timeout_s = 300.0;        ///< longest silence of a rank, and longest wait for others
     double start_timeout_s = 600.0;  ///< the same until the first step is done
@@ -353,6 +354,14 @@ struct Fault {
     bool operator==(const Fault&) const = default;
 };
 
+enum class Processor : std::uint8_t { kCpu, kCuda };
+
+struct Device {
+    Processor kind = Processor::kCpu;
+
+    bool operator==(const Device&) const = default;
+};
+
 struct Trace {
     std::vector<std::int64_t> steps;  ///< to be recorded; counted from 1
 
@@ -376,6 +385,7 @@ struct Deck {
     Stop stop;
     Checkpoint checkpoint;
     Kernels kernels;
+    Device device;
     Trace trace;
     Fault fault;
 

@@ -109,6 +109,7 @@ Section comm_section();
 Section stop_section();
 Section checkpoint_section();
 Section kernels_section();
+Section device_section();
 Section trace_section();
 Section fault_section();
 

@@ -26,7 +26,7 @@ const std::vector<Section>& key_table() {
         schedule_section(),     shard_section(),      reduce_section(),
         precision_section(),    topology_section(),   comm_section(),
         stop_section(),         checkpoint_section(), kernels_section(),
-        trace_section(),        fault_section()};
+        device_section(),       trace_section(),      fault_section()};
     return table;
 }
 

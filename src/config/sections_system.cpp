@@ -1,4 +1,4 @@
-// Keys of ranks and nodes, communication, checkpoints, compute threads, traces and faults.
+// Keys of ranks and nodes, communication, checkpoints, compute threads, devices, traces and faults.
 #include "config/key_binding.h"
 
 namespace fullshard::config {
@@ -14,14 +14,18 @@ Section topology_section() {
 
 Section comm_section() {
     const auto s = &Deck::comm;
-    const Choice<Backend> backends{{{"mpi", Backend::kMpi}}};
+    const Choice<Backend> backends{
+        {{"auto", Backend::kAuto}, {"mpi", Backend::kMpi}, {"nccl", Backend::kNccl}}};
     const Choice<ProgressThread> threads{{{"auto", ProgressThread::kAuto},
                                           {"on", ProgressThread::kOn},
                                           {"off", ProgressThread::kOff}}};
     return {
         "comm",
         "How ranks talk to each other.",
-        {key("comm.backend", s, &Comm::backend, backends, "", "Library that moves the bytes."),
+        {key("comm.backend", s, &Comm::backend, backends, "",
+             "Library that moves parameters and gradients. auto: mpi where ranks compute on CPUs, "
+             "nccl "
+             "where they compute on devices. Everything else is always MPI's."),
          key("comm.node_shared", s, &Comm::node_shared, Boolean{}, "",
              "Ranks of a node exchange data through shared memory instead of messages."),
          key("comm.timeout_s", s, &Comm::timeout_s, Real{.min_open = true}, "s",
@@ -123,6 +127,15 @@ Section kernels_section() {
                  "what was picked, and a run that goes on uses it again: equal results need equal "
                  "libraries. Products of 16-bit types and of models of one's own (torchscript, "
                  "custom) are LibTorch's.")}};
+}
+
+Section device_section() {
+    const Choice<Processor> kinds{{{"cpu", Processor::kCpu}, {"cuda", Processor::kCuda}}};
+    return {"device",
+            "What ranks compute on.",
+            {key("device.kind", &Deck::device, &Device::kind, kinds, "",
+                 "cuda: each rank has a GPU of its own, the one of its number on the node. Needs a "
+                 "build with CUDA and reduce.order = fast. Not run on a GPU yet.")}};
 }
 
 Section trace_section() {

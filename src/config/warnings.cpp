@@ -165,6 +165,13 @@ void add_idle_sharding_keys(const Deck& deck, IdleKeys& idle) {
     }
 }
 
+void add_idle_keys_of_cpus(const Deck& deck, IdleKeys& idle) {
+    if (deck.device.kind != Processor::kCuda) return;
+    idle.report({"shard.store", "comm.node_shared", "comm.progress_thread", "fault.delay_us"},
+                "GPUs gather into slots of their own and exchange by themselves");
+    idle.report({"kernels.gemm"}, "GPUs multiply by cuBLAS");
+}
+
 void add_faults(const Fault& fault, std::vector<std::string>& result) {
     const auto in_step = [&](std::int64_t step, std::string_view key, std::string_view what) {
         if (step == 0) return;
@@ -216,6 +223,7 @@ std::vector<std::string> warnings(const Deck& deck) {
     add_idle_data_keys(deck, idle);
     add_idle_training_keys(deck, idle);
     add_idle_sharding_keys(deck, idle);
+    add_idle_keys_of_cpus(deck, idle);
     if (!happens_to_a_rank(deck.fault)) {
         idle.report({"fault.rank"}, "no fault of a rank is asked for");
     }

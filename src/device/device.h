@@ -164,6 +164,8 @@ class Device {
                             Placement placement = Placement::kDevice) = 0;
     virtual std::unique_ptr<Stream> make_stream(std::string name,
                                                 Priority priority = Priority::kNormal) = 0;
+    /// The stream that LibTorch computes on: CUDA's default one. Others do not wait for it.
+    virtual std::unique_ptr<Stream> default_stream() = 0;
     virtual std::unique_ptr<Event> make_event(EventUse use = EventUse::kOrder) = 0;
     /// Buffers, streams and events made so far: a steady step does not change it.
     virtual std::int64_t created() const = 0;

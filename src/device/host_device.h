@@ -18,6 +18,7 @@ class HostDevice final : public Device {
                     Placement placement = Placement::kDevice) override;
     std::unique_ptr<Stream> make_stream(std::string name,
                                         Priority priority = Priority::kNormal) override;
+    std::unique_ptr<Stream> default_stream() override { return make_stream("compute"); }
     std::unique_ptr<Event> make_event(EventUse use = EventUse::kOrder) override;
     std::int64_t created() const override { return created_; }
 

@@ -56,14 +56,14 @@ class RotaryFunction : public torch::autograd::Function<RotaryFunction> {
 /// Made anew for each pass, which costs little next to the products: a table that is kept would
 /// have to be filled, cast and saved as all state is.
 Turn turn_of(const spec::Rope& rope, std::int64_t head_size, std::int64_t sequence,
-             const MicroBatch& batch) {
+             const MicroBatch& batch, at::Device device) {
     const bool given = batch.positions.defined();
-    const spec::RopeTable table = spec::rope_table(
-        rope, head_size, given ? batch.positions.max().item<std::int64_t>() + 1 : sequence);
-    const at::Tensor positions =
-        given ? batch.positions : at::arange(sequence, at::kLong).unsqueeze(0);
-    const at::Tensor angles =
-        positions.to(at::kFloat).unsqueeze(-1) * at::tensor(at::ArrayRef<float>(table.frequencies));
+    const spec::RopeTable table =
+        spec::rope_table(rope, head_size, given ? batch.longest_document : sequence);
+    const auto whole = at::TensorOptions(device).dtype(at::kLong);
+    const at::Tensor positions = given ? batch.positions : at::arange(sequence, whole).unsqueeze(0);
+    const at::Tensor frequencies = at::tensor(at::ArrayRef<float>(table.frequencies));
+    const at::Tensor angles = positions.to(at::kFloat).unsqueeze(-1) * frequencies.to(device);
     const at::Tensor of_heads = angles.unsqueeze(2);
     return {of_heads.cos().mul_(table.magnitude), of_heads.sin().mul_(table.magnitude)};
 }
@@ -92,7 +92,7 @@ at::Tensor Attention::forward(const at::Tensor& x, std::int64_t sequence, const 
                               double dropout) const {
     auto [query, key, value] = project(*this, x, sequence);
     if (rope) {
-        const Turn turn = turn_of(*rope, head_size, sequence, batch);
+        const Turn turn = turn_of(*rope, head_size, sequence, batch, x.device());
         query = RotaryFunction::apply(query, turn.cosine, turn.sine);
         key = RotaryFunction::apply(key, turn.cosine, turn.sine);
     }

@@ -45,7 +45,7 @@ void for_each_piece(const at::Tensor& x, const at::Tensor& out, Visit&& visit) {
 }
 
 bool has_own_kernel(Activation activation, const at::Tensor& x) {
-    return activation == Activation::kTanhGelu && x.scalar_type() == at::kFloat;
+    return activation == Activation::kTanhGelu && x.is_cpu() && x.scalar_type() == at::kFloat;
 }
 
 at::Tensor gelu(Activation activation, const at::Tensor& x) {

@@ -1,6 +1,7 @@
 #include "model/head.h"
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "kernels/cross_entropy.h"
 
 #include <ATen/TensorIterator.h>
@@ -30,18 +31,26 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Computes the logits of [rows, d_model] chunk by chunk in one buffer, in fp32.
+/// Rows of memory that start at multiples of 64 bytes.
+at::Tensor aligned_rows(std::int64_t rows, std::int64_t columns, const at::TensorOptions& options) {
+    constexpr std::int64_t kElements = 32;
+    return at::empty({rows, round_up(columns, kElements)}, options).narrow(1, 0, columns);
+}
+
+/// Computes the logits of [rows, d_model] chunk by chunk in one buffer: in fp32, or in the type of
+/// `x` where `as_computed`.
 class ChunkedLogits {
   public:
     ChunkedLogits(const kernels::Gemm& gemm, const at::Tensor& x, const at::Tensor& weight,
-                  const std::optional<at::Tensor>& bias)
+                  const std::optional<at::Tensor>& bias, bool as_computed)
         : gemm_(gemm),
           x_(operand(x)),
           weight_(operand(weight)),
-          buffer_(at::empty({std::min(x.size(0), loss_chunk_rows(weight.size(0))), weight.size(0)},
-                            x.options().dtype(at::kFloat))),
-          product_(x_.scalar_type() == at::kFloat ? buffer_
-                                                  : at::empty(buffer_.sizes(), x_.options())) {
+          product_(aligned_rows(std::min(x.size(0), loss_chunk_rows(weight.size(0))),
+                                weight.size(0), x_.options())),
+          buffer_(as_computed || x_.scalar_type() == at::kFloat
+                      ? product_
+                      : at::empty(product_.sizes(), x.options().dtype(at::kFloat))) {
         if (bias) bias_ = operand(*bias);
     }
 
@@ -68,8 +77,8 @@ class ChunkedLogits {
     at::Tensor x_;
     at::Tensor weight_;
     std::optional<at::Tensor> bias_;
-    at::Tensor buffer_;
-    at::Tensor product_;  ///< the buffer itself unless products are 16 bits wide
+    at::Tensor product_;
+    at::Tensor buffer_;  ///< the product itself unless it is narrower
 };
 
 /// Sums a parameter's gradient over chunks, in fp32 even if the sink is narrower.
@@ -167,6 +176,29 @@ void differentiate(const Row& row, float factor) {
     }
 }
 
+TypedSpan memory_of(const at::Tensor& tensor, std::int64_t count) {
+    TypedSpan memory;
+    memory.data = static_cast<std::byte*>(tensor.data_ptr());
+    memory.count = count;
+    memory.device = tensor.is_cpu() ? DeviceKind::kHost : DeviceKind::kCuda;
+    for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt64}) {
+        if (scalar_type(type) == tensor.scalar_type()) memory.dtype = type;
+    }
+    return memory;
+}
+
+/// The same on a device, where the gradient is computed in any case.
+void differentiate(const at::Tensor& logits, const at::Tensor& losses, const at::Tensor& targets,
+                   float factor, const OnDevice& device) {
+    kernels::CrossEntropyRows rows;
+    rows.classes = logits.size(1);
+    rows.row_stride = logits.stride(0);
+    rows.logits = memory_of(logits, (logits.size(0) - 1) * rows.row_stride + rows.classes);
+    rows.targets = memory_of(targets, targets.numel());
+    rows.losses = memory_of(losses, losses.numel());
+    device.kernels.cross_entropy(rows, factor, device.stream);
+}
+
 /// Adds up what a chunk of logits after the other leads to.
 class HeadGradients {
   public:
@@ -228,34 +260,41 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
     static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                               const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                               const at::Tensor& targets, const MicroBatch* batch, bool learns,
-                              const OutputLayer* layer) {
-        const at::Tensor losses = at::empty({x.size(0)}, x.options().dtype(at::kDouble));
+                              const OutputLayer* layer, const OnDevice* device) {
+        const at::Tensor losses =
+            at::empty({x.size(0)}, x.options().dtype(device ? at::kFloat : at::kDouble));
         const auto factor = static_cast<float>(batch->loss_factor * batch->loss_scale);
-        ChunkedLogits chunks(*layer->linear.gemm, x, used_rows(*layer, weight), bias);
+        ChunkedLogits chunks(*layer->linear.gemm, x, used_rows(*layer, weight), bias,
+                             /*as_computed=*/device != nullptr);
         std::optional<HeadGradients> gradients;
         if (learns) gradients.emplace(*layer, x, chunks);
         chunks.for_each([&](std::int64_t first, at::Tensor& logits) {
             const auto rows = [&](const at::Tensor& all) {
                 return all.narrow(0, first, logits.size(0));
             };
-            if (gradients) {
+            if (device != nullptr) {
+                differentiate(logits, rows(losses), rows(targets), factor, *device);
+            } else if (gradients) {
                 for_each_row(logits, rows(losses), rows(targets),
                              [factor](const Row& row) { differentiate(row, factor); });
-                gradients->add(first, logits);
             } else {
                 for_each_row(logits, rows(losses), rows(targets), evaluate);
             }
+            if (gradients) gradients->add(first, logits);
         });
         if (gradients) context->save_for_backward({gradients->finish()});
         context->saved_data["loss_scale"] = batch->loss_scale;
-        const double total = in_order_sum(losses);
+        if (!x.is_cpu()) return losses.sum(at::kDouble).mul_(batch->loss_factor).to(at::kFloat);
+        const double total = in_order_sum(losses.to(at::kDouble));
         return at::scalar_tensor(total * batch->loss_factor, x.options().dtype(at::kFloat));
     }
 
     static variable_list backward(AutogradContext* context, const variable_list& grad_outputs) {
-        ensure(grad_outputs[0].item<double>() == context->saved_data.at("loss_scale").toDouble(),
+        // On a device the host would have to wait for it.
+        ensure(!grad_outputs[0].is_cpu() || grad_outputs[0].item<double>() ==
+                                                context->saved_data.at("loss_scale").toDouble(),
                "the gradient of the loss is the loss scale of the micro-batch");
-        return {context->get_saved_variables()[0], {}, {}, {}, {}, {}, {}};
+        return {context->get_saved_variables()[0], {}, {}, {}, {}, {}, {}, {}};
     }
 
   private:
@@ -269,13 +308,16 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
 class LinearHead final : public HeadStage {
   public:
     LinearHead(const ParameterList& parameters, std::optional<Norm> norm, OutputLayer output)
-        : HeadStage(parameters.all()), norm_(std::move(norm)), output_(std::move(output)) {}
+        : HeadStage(parameters.all()),
+          norm_(std::move(norm)),
+          output_(std::move(output)),
+          device_(parameters.computing().device) {}
 
     at::Tensor loss(const at::Tensor& x, const MicroBatch& batch) override {
         const Linear& linear = output_.linear;
-        return LinearCrossEntropyFunction::apply(normalised_rows(x), linear.weight.value,
-                                                 linear.bias_value(), batch.targets.flatten(),
-                                                 &batch, at::GradMode::is_enabled(), &output_);
+        return LinearCrossEntropyFunction::apply(
+            normalised_rows(x), linear.weight.value, linear.bias_value(), batch.targets.flatten(),
+            &batch, at::GradMode::is_enabled(), &output_, device_ ? &*device_ : nullptr);
     }
 
     at::Tensor logits(const at::Tensor& x, const MicroBatch&) override {
@@ -301,6 +343,7 @@ class LinearHead final : public HeadStage {
 
     std::optional<Norm> norm_;
     OutputLayer output_;
+    std::optional<OnDevice> device_;
 };
 
 }  // namespace

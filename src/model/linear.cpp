@@ -41,7 +41,8 @@ bool multiplies(at::ScalarType type) {
 }
 
 at::Tensor operand(const at::Tensor& matrix) {
-    return multiplies(matrix.scalar_type()) ? matrix : matrix.to(at::kFloat);
+    const bool as_it_is = !matrix.is_cpu() || multiplies(matrix.scalar_type());
+    return as_it_is ? matrix : matrix.to(at::kFloat);
 }
 
 namespace {
@@ -69,6 +70,10 @@ class LibTorchGemm final : public kernels::Gemm {
                       /*beta=*/accumulate ? 1 : 0);
     }
 };
+
+bool by_gemm(const at::Tensor& out) {
+    return out.is_cpu() && out.scalar_type() == at::kFloat;
+}
 
 /// Row-major memory with rows of contiguous elements. The stride of a dimension of size 1 says
 /// nothing.
@@ -100,7 +105,7 @@ std::unique_ptr<const kernels::Gemm> make_libtorch_gemm(int threads) {
 
 void multiply_into(const kernels::Gemm& gemm, const at::Tensor& out, const at::Tensor& left,
                    const at::Tensor& right, bool accumulate) {
-    if (out.scalar_type() != at::kFloat) {
+    if (!by_gemm(out)) {
         at::Tensor result = out;
         at::addmm_out(result, out, left, right, /*beta=*/accumulate ? 1 : 0);
         return;
@@ -120,7 +125,7 @@ at::Tensor multiply(const kernels::Gemm& gemm, const at::Tensor& left, const at:
 
 void affine_into(const kernels::Gemm& gemm, const at::Tensor& out, const at::Tensor& x,
                  const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-    if (bias && out.scalar_type() != at::kFloat) {
+    if (bias && !by_gemm(out)) {
         at::Tensor result = out;
         at::addmm_out(result, *bias, x, weight.t());
         return;
@@ -177,7 +182,7 @@ Linear take_linear(ParameterList& parameters, std::int64_t out, std::int64_t in)
 }
 
 Linear take_matrix(ParameterList& parameters, std::int64_t out, std::int64_t in) {
-    return {&parameters.gemm(), parameters.take({out, in})};
+    return {&parameters.computing().gemm, parameters.take({out, in})};
 }
 
 namespace {

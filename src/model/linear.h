@@ -18,7 +18,7 @@ namespace fullshard::model {
 /// that have and those that have not.
 bool multiplies(at::ScalarType type);
 
-/// A matrix as products of the library's read it best: itself, or its values in fp32 where the CPU
+/// A matrix as products of the library's read it best: itself, or its values in fp32 where a CPU
 /// has no instructions for its 16-bit type. The library's loops for those take 3 to 80 times as
 /// long as fp32 products, conversions included; both round each element of a product once.
 at::Tensor operand(const at::Tensor& matrix);
@@ -40,7 +40,7 @@ Linear take_linear(ParameterList& parameters, std::int64_t out, std::int64_t in)
 /// One without a bias.
 Linear take_matrix(ParameterList& parameters, std::int64_t out, std::int64_t in);
 
-/// out = left right, or out += left right; all of one type: fp32 by `gemm`, 16-bit ones by
+/// out = left right, or out += left right; all of one type: fp32 on the CPU by `gemm`, all other by
 /// LibTorch. Operands may be transposed or narrowed views; rows of `out` are contiguous. `out` is
 /// not read unless it is added to. Autograd does not see it.
 void multiply_into(const kernels::Gemm& gemm, const at::Tensor& out, const at::Tensor& left,

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace fullshard::model {
 
 struct MicroBatch {
@@ -17,6 +19,8 @@ struct MicroBatch {
     /// int64 [batch, sequence]: each token's position in its document. Undefined: 0, 1, ... in each
     /// row.
     at::Tensor positions = {};
+    /// Tokens of the longest document, one more than the largest position; of given positions only.
+    std::int64_t longest_document = 0;
     /// bool [batch, 1, sequence, sequence]: which tokens (last) each token sees. Undefined: what
     /// the model's own rule says (all, or itself and those before).
     at::Tensor attention_mask = {};

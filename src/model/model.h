@@ -2,7 +2,7 @@
 // assembling a run compiles without it.
 #pragma once
 
-#include "kernels/gemm.h"
+#include "model/computing.h"
 #include "spec/model_spec.h"
 
 #include <cstddef>
@@ -24,12 +24,11 @@ class Model {
 
     /// Builds stage `index` on `parameters`, which are in the order of the stage's spec, tied ones
     /// included, and are kept as views. The last stage is a HeadStage. The stages of our own models
-    /// multiply fp32 matrices by `gemm`, which must outlive them; modules that users bring compute
-    /// by LibTorch alone. Throws LogicError when number or shapes of the parameters are not the
-    /// stage's.
+    /// compute as `computing` says; modules that users bring do by LibTorch alone. Throws
+    /// LogicError when number or shapes of the parameters are not the stage's.
     virtual std::unique_ptr<Stage> make_stage(std::size_t index, std::vector<Parameter> parameters,
-                                              const kernels::Gemm& gemm) const = 0;
-    /// Whether stages use `gemm`.
+                                              const Computing& computing) const = 0;
+    /// Whether stages use `computing`.
     virtual bool uses_gemm() const { return true; }
 
     /// Whether a token sees itself and those before only; of models that honour

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "model/parameter_list.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tril.h>
@@ -75,8 +75,8 @@ at::Tensor HeadStage::logits_at(const at::Tensor& x, const MicroBatch& batch,
     return logits(x, batch).flatten(0, 1).index_select(0, rows);
 }
 
-void seed_generator(std::uint64_t seed) {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
+void seed_generator(std::uint64_t seed, at::Device device) {
+    at::Generator generator = at::globalContext().defaultGenerator(device);
     const std::lock_guard lock(generator.mutex());
     generator.set_current_seed(seed);
 }

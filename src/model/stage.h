@@ -37,7 +37,8 @@ class Stage {
 
     /// The first stage ignores `x` and reads `batch.tokens`; later ones map [batch, sequence,
     /// d_model] to the same shape, the last one to logits. Runs under autograd when grad mode is
-    /// on; draws dropout masks from ATen's default CPU generator, which the caller seeds.
+    /// on; draws dropout masks from the default generator of the batch's device, which the caller
+    /// seeds.
     virtual at::Tensor forward(const at::Tensor& x, const MicroBatch& batch) = 0;
 
   private:
@@ -66,7 +67,7 @@ class HeadStage : public Stage {
     }
 };
 
-/// Seeds ATen's default CPU generator, from which stages draw.
-void seed_generator(std::uint64_t seed);
+/// Seeds the default generator of a device, from which stages draw.
+void seed_generator(std::uint64_t seed, at::Device device = at::kCPU);
 
 }  // namespace fullshard::model

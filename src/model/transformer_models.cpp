@@ -85,9 +85,9 @@ class TransformerModel : public Model {
     const spec::ModelSpec& spec() const final { return spec_; }
 
     std::unique_ptr<Stage> make_stage(std::size_t index, std::vector<Parameter> parameters,
-                                      const kernels::Gemm& gemm) const final {
+                                      const Computing& computing) const final {
         ensure(index < spec_.stages.size(), "a model has an embedding, its blocks and a head");
-        ParameterList list(std::move(parameters), gemm);
+        ParameterList list(std::move(parameters), computing);
         std::unique_ptr<Stage> stage;
         if (index == 0) {
             stage = embedding(list);

@@ -246,7 +246,7 @@ class UserModel final : public Model {
     const spec::ModelSpec& spec() const override { return spec_; }
 
     std::unique_ptr<Stage> make_stage(std::size_t index, std::vector<Parameter> parameters,
-                                      const kernels::Gemm& /*gemm*/) const override {
+                                      const Computing& /*computing*/) const override {
         const UserStage& stage = stages_.at(index);
         seed_generator(index);  // equal buffers on all ranks, random ones too
         UserModule module = stage.build();

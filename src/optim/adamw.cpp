@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "kernels/adamw.h"
-#include "kernels/cast.h"
 
 #include <algorithm>
 #include <utility>
@@ -25,33 +24,8 @@ std::int64_t checked_end(std::vector<ShardRange> ranges, std::int64_t shard_size
 
 }  // namespace
 
-TypedSpan HostUpdates::zeros(std::int64_t count) {
-    return memory_.emplace_back(count).typed();
-}
-
-void HostUpdates::update(const kernels::AdamWMemory& memory,
-                         const kernels::AdamWScalars& scalars) {
-    const std::span<float> param = memory.param.as<float>();
-    kernels::adamw_update(param, memory.gradient.as<const float>(), memory.first_moment.as<float>(),
-                          memory.second_moment.as<float>(), scalars);
-    if (memory.copy.count > 0) kernels::narrow(param, memory.copy);
-}
-
-TypedSpan StreamUpdates::zeros(std::int64_t count) {
-    const device::Buffer& buffer = memory_.emplace_back(
-        device_.allocate("moments", count * size_of(DType::kFloat32)));
-    const TypedSpan zeros = buffer.typed(DType::kFloat32).part(0, count);
-    stream_.zero(zeros);
-    return zeros;
-}
-
-void StreamUpdates::update(const kernels::AdamWMemory& memory,
-                           const kernels::AdamWScalars& scalars) {
-    kernels_.adamw_update(memory, scalars, /*stochastic=*/std::nullopt, stream_);
-}
-
 AdamW::AdamW(const AdamWOptions& options, std::vector<OptimizerShard> shards,
-             std::unique_ptr<UpdateDevice> device)
+             std::unique_ptr<StateDevice> device)
     : options_(options), device_(std::move(device)) {
     units_.reserve(shards.size());
     for (OptimizerShard& shard : shards) {

@@ -1,10 +1,8 @@
 // AdamW over the flat fp32 shards of all units.
 #pragma once
 
-#include "base/aligned_buffer.h"
 #include "base/span.h"
-#include "device/device.h"
-#include "kernels/stream_kernels.h"
+#include "optim/state_device.h"
 
 #include <cstdint>
 #include <limits>
@@ -63,44 +61,6 @@ struct OptimizerShard {
     TypedSpan copy = {};
 };
 
-/// Where parameters and moments live, and who computes on them.
-class UpdateDevice {
-  public:
-    virtual ~UpdateDevice() = default;
-    /// Zeros in fp32 that live as long as this object.
-    virtual TypedSpan zeros(std::int64_t count) = 0;
-    /// As kernels::adamw_update(), with the copy if there is one; may return before it is done.
-    virtual void update(const kernels::AdamWMemory& memory,
-                        const kernels::AdamWScalars& scalars) = 0;
-};
-
-/// The host, at once.
-class HostUpdates final : public UpdateDevice {
-  public:
-    TypedSpan zeros(std::int64_t count) override;
-    void update(const kernels::AdamWMemory& memory, const kernels::AdamWScalars& scalars) override;
-
-  private:
-    std::vector<AlignedBuffer> memory_;
-};
-
-/// A device, in the order of one of its streams. Device, stream and kernels outlive it.
-class StreamUpdates final : public UpdateDevice {
-  public:
-    StreamUpdates(device::Device& device, device::Stream& stream,
-                  const kernels::StreamKernels& kernels)
-        : device_(device), stream_(stream), kernels_(kernels) {}
-
-    TypedSpan zeros(std::int64_t count) override;
-    void update(const kernels::AdamWMemory& memory, const kernels::AdamWScalars& scalars) override;
-
-  private:
-    device::Device& device_;
-    device::Stream& stream_;
-    const kernels::StreamKernels& kernels_;
-    std::vector<device::Buffer> memory_;
-};
-
 /// Somebody who reads parameters and moments while training goes on, such as a checkpoint that is
 /// being saved.
 class StateReader {
@@ -123,7 +83,7 @@ class AdamW {
   public:
     /// Throws LogicError where a range leaves its shard or overlaps another one.
     AdamW(const AdamWOptions& options, std::vector<OptimizerShard> shards,
-          std::unique_ptr<UpdateDevice> device = std::make_unique<HostUpdates>());
+          std::unique_ptr<StateDevice> device = std::make_unique<HostState>());
 
     /// Starts the next optimizer step: one more in the bias corrections.
     void begin_step() { ++step_count_; }
@@ -140,6 +100,9 @@ class AdamW {
     /// From now on until it is removed, steps wait for this reader. It outlives its time here.
     void add_reader(StateReader& reader) { readers_.push_back(&reader); }
     void remove_reader(StateReader& reader) { std::erase(readers_, &reader); }
+
+    /// Where the moments are, and the shards.
+    StateDevice& device() { return *device_; }
 
     /// Optimizer steps begun so far.
     std::int64_t step_count() const { return step_count_; }
@@ -167,7 +130,7 @@ class AdamW {
     };
 
     AdamWOptions options_;
-    std::unique_ptr<UpdateDevice> device_;
+    std::unique_ptr<StateDevice> device_;
     std::vector<Unit> units_;
     std::int64_t step_count_ = 0;
     std::vector<StateReader*> readers_;

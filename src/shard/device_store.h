@@ -51,6 +51,7 @@ class DeviceStore final : public UnitStore {
     TypedSpan gradient(std::int64_t unit) const override;
     TypedSpan master(std::int64_t unit) override;
     TypedSpan updated_copy(std::int64_t unit) override;
+    void read_master(std::int64_t unit, std::span<float> values) override;
     void set_master(std::int64_t unit, std::span<const float> values) override;
     void begin_update(std::int64_t unit) override;
     void publish(std::int64_t unit) override;
@@ -100,6 +101,7 @@ class DeviceStore final : public UnitStore {
     void add_to_step(const TypedSpan& sum, std::int64_t unit);
     void all_reduce_over_replicas(std::int64_t unit);
     void poison(const TypedSpan& memory);
+    void wait_for_compute();
 
     Layout layout_;
     StoreOptions options_;

@@ -7,10 +7,16 @@
 
 namespace fullshard::shard {
 
+void UnitStore::read_master(std::int64_t unit, std::span<float> values) {
+    const TypedSpan owned = master(unit);
+    ensure(std::ssize(values) == owned.count, "there is room for the owned range");
+    std::ranges::copy(owned.as<const float>(), values.begin());
+}
+
 void UnitStore::set_master(std::int64_t unit, std::span<const float> values) {
-    const std::span<float> owned = master(unit).as<float>();
-    ensure(values.size() == owned.size(), "values are those of the owned range");
-    std::ranges::copy(values, owned.begin());
+    const TypedSpan owned = master(unit);
+    ensure(std::ssize(values) == owned.count, "values are those of the owned range");
+    std::ranges::copy(values, owned.as<float>().begin());
 }
 
 Lease& Lease::operator=(Lease&& other) {

@@ -115,7 +115,9 @@ class UnitStore {
     /// Where whoever updates the owned range also puts it in the compute type, in the same pass and
     /// before `publish`. Empty: nowhere, the store sees to it.
     virtual TypedSpan updated_copy(std::int64_t /*unit*/) { return {}; }
-    /// Replaces the master parameters of the owned range, between `begin_update` and `publish`.
+    /// Copies the master parameters of the owned range to the host and back; the latter between
+    /// `begin_update` and `publish`.
+    virtual void read_master(std::int64_t unit, std::span<float> values);
     virtual void set_master(std::int64_t unit, std::span<const float> values);
     virtual void begin_update(std::int64_t unit) = 0;
     virtual void publish(std::int64_t unit) = 0;

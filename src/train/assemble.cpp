@@ -219,7 +219,8 @@ optim::ParameterSettings settings_of(const spec::ParameterSpec& parameter,
 }
 
 optim::AdamW make_optimizer(const optim::AdamWOptions& options, const shard::Layout& layout,
-                            shard::UnitStore& store, const SettingsRule& settings) {
+                            shard::UnitStore& store, const SettingsRule& settings,
+                            std::unique_ptr<optim::StateDevice> state) {
     const auto choose = [&](const spec::ParameterSpec& parameter) {
         if (settings) return settings(parameter);
         return options.default_settings(parameter.decay == spec::DecayClass::kDecay);
@@ -237,7 +238,7 @@ optim::AdamW make_optimizer(const optim::AdamWOptions& options, const shard::Lay
         }
         shards.push_back({master, std::move(ranges), store.updated_copy(index)});
     }
-    return {options, std::move(shards)};
+    return {options, std::move(shards), std::move(state)};
 }
 
 std::int64_t planned_moment_bytes(const shard::Layout& layout, std::int64_t shard) {

@@ -48,8 +48,11 @@ using SettingsRule = std::function<optim::ParameterSettings(const spec::Paramete
 
 /// The optimizer over this rank's master shards; padding and frozen parameters are left alone.
 /// Without a rule the options' default settings hold.
-optim::AdamW make_optimizer(const optim::AdamWOptions& options, const shard::Layout& layout,
-                            shard::UnitStore& store, const SettingsRule& settings = {});
+/// `state` is of the store's device.
+optim::AdamW make_optimizer(
+    const optim::AdamWOptions& options, const shard::Layout& layout, shard::UnitStore& store,
+    const SettingsRule& settings = {},
+    std::unique_ptr<optim::StateDevice> state = std::make_unique<optim::HostState>());
 
 /// Bytes of the moments of the shards of this index: they end with the last trainable element.
 std::int64_t planned_moment_bytes(const shard::Layout& layout, std::int64_t shard);

@@ -41,6 +41,12 @@ std::int64_t bytes_of(const std::vector<checkpoint::Piece>& pieces) {
     return bytes;
 }
 
+/// Of the parameter and, where it is trained, of both moments.
+std::int64_t saved_elements(const OwnedPiece& place,
+                            const std::vector<checkpoint::NamedShape>& parameters) {
+    return place.count * (parameters[place.parameter].trainable ? 3 : 1);
+}
+
 }  // namespace
 
 checkpoint::SavingRanks saving_ranks(config::CheckpointFiles files,
@@ -71,6 +77,7 @@ Checkpoints::Checkpoints(const SavedState& state, const checkpoint::SavingRanks&
                          std::filesystem::path parent, checkpoint::Manifest header,
                          const config::Checkpoint& keys, checkpoint::StageHook at_stage)
     : state_(state),
+      view_(state.layout, state.store, state.optimizer),
       parent_(std::move(parent)),
       header_(std::move(header)),
       keys_(keys),
@@ -90,17 +97,17 @@ void Checkpoints::finish_reading(std::int64_t unit) {
     report_.stall_s += now_seconds() - begin;
 }
 
-std::vector<checkpoint::Piece> Checkpoints::memory_of(const std::vector<OwnedPiece>& pieces) const {
+std::vector<checkpoint::Piece> Checkpoints::memory_of(const std::vector<OwnedPiece>& pieces) {
     const std::vector<checkpoint::NamedShape> parameters = named_shapes(state_.layout);
     std::vector<checkpoint::Piece> list;
     for (const OwnedPiece& piece : pieces) {
         const auto add = [&](checkpoint::State state, std::span<float> owned) {
             list.push_back({state, piece.parameter, piece.parameter_begin, piece.in(owned)});
         };
-        add(checkpoint::State::kModel, state_.store.master(piece.unit).as<float>());
+        add(checkpoint::State::kModel, view_.master(piece.unit));
         if (!parameters[piece.parameter].trainable) continue;
-        add(checkpoint::State::kFirstMoment, state_.optimizer.first_moment(piece.unit).as<float>());
-        add(checkpoint::State::kSecondMoment, state_.optimizer.second_moment(piece.unit).as<float>());
+        add(checkpoint::State::kFirstMoment, view_.first_moment(piece.unit));
+        add(checkpoint::State::kSecondMoment, view_.second_moment(piece.unit));
     }
     return list;
 }
@@ -110,8 +117,7 @@ std::vector<checkpoint::Piece> Checkpoints::exclusive_memory() {
     const auto parameters = named_shapes(state_.layout);
     elements_until_.assign(state_.layout.units.size(), 0);
     for (const OwnedPiece& place : places) {
-        elements_until_[static_cast<std::size_t>(place.unit)] +=
-            place.count * (parameters[place.parameter].trainable ? 3 : 1);
+        elements_until_[static_cast<std::size_t>(place.unit)] += saved_elements(place, parameters);
     }
     std::partial_sum(elements_until_.begin(), elements_until_.end(), elements_until_.begin());
     return memory_of(places);
@@ -170,6 +176,7 @@ std::vector<SaveReport> Checkpoints::save(const checkpoint::Progress& progress, 
     manifest.progress = progress;
     begun_ = now_seconds();
     end_deletion();  // a new save tidies up too: never both at once
+    view_.refresh();
     const auto pieces = exclusive_memory();
     report_ = {.step = progress.step, .folder = {}, .bytes = bytes_of(pieces)};
     auto report = step_of_save(last, [&]() -> std::optional<std::filesystem::path> {
@@ -200,11 +207,13 @@ void Checkpoints::require_space() const {
 
 std::vector<std::string> Checkpoints::restore(const checkpoint::Chosen& chosen) {
     begin_update_of_all(state_.store, state_.layout);
+    view_.refresh();
     auto left_out = checkpoint::load(state_.world, chosen, named_shapes(state_.layout),
                                      memory_of(owned_pieces(state_.layout, state_.store)),
                                      {.verify = keys_.verify_load,
                                       .strict = keys_.load_strict,
                                       .moments = keys_.load_optimizer});
+    view_.put_back();
     publish_all(state_.store, state_.layout);
     state_.optimizer.restore_step_count(
         keys_.load_optimizer ? chosen.manifest.progress.optimizer_step : 0);
@@ -213,7 +222,12 @@ std::vector<std::string> Checkpoints::restore(const checkpoint::Chosen& chosen) 
 
 std::int64_t Checkpoints::planned_staging_bytes() const {
     if (!keys_.async) return 0;
-    return bytes_of(memory_of(exclusive_pieces(state_.layout, state_.store, state_.replicas)));
+    const auto parameters = named_shapes(state_.layout);
+    std::int64_t elements = 0;
+    for (const OwnedPiece& place : exclusive_pieces(state_.layout, state_.store, state_.replicas)) {
+        elements += saved_elements(place, parameters);
+    }
+    return elements * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace fullshard::train

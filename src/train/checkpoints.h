@@ -12,6 +12,7 @@
 #include "shard/layout.h"
 #include "shard/unit_store.h"
 #include "train/owned_pieces.h"
+#include "train/state_view.h"
 
 #include <filesystem>
 #include <future>
@@ -88,7 +89,7 @@ class Checkpoints : private optim::StateReader {
     /// Waits until the save in the background has copied the unit, and counts that as stall.
     void finish_reading(std::int64_t unit) override;
     /// Parameters and moments at the given places in this rank's memory.
-    std::vector<checkpoint::Piece> memory_of(const std::vector<OwnedPiece>& pieces) const;
+    std::vector<checkpoint::Piece> memory_of(const std::vector<OwnedPiece>& pieces);
     /// Of what this rank saves, units in order; notes where each ends.
     std::vector<checkpoint::Piece> exclusive_memory();
     /// Runs `work`, which returns the folder of a save that has ended or none, and makes `report_`
@@ -101,6 +102,7 @@ class Checkpoints : private optim::StateReader {
     void end_deletion();
 
     SavedState state_;
+    StateView view_;
     std::filesystem::path parent_;
     checkpoint::Manifest header_;
     config::Checkpoint keys_;

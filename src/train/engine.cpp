@@ -58,13 +58,14 @@ model::Parameter bind_parameter(shard::UnitStore& store, const shard::Layout& la
 }
 
 BoundStage bind_stage(const model::Model& model, std::size_t index, shard::UnitStore& store,
-                      const shard::Layout& layout, const kernels::Gemm& gemm, DType buffer) {
+                      const shard::Layout& layout, const model::Computing& computing,
+                      DType buffer) {
     std::vector<model::Parameter> parameters;
     for (const shard::ParameterHome& home : layout.homes[index]) {
         parameters.push_back(bind_parameter(store, layout, home));
     }
     BoundStage bound;
-    bound.stage = model.make_stage(index, std::move(parameters), gemm);
+    bound.stage = model.make_stage(index, std::move(parameters), computing);
     bound.stage->set_buffer_type(model::scalar_type(buffer));
     for (const model::Parameter& parameter : bound.stage->parameters()) {
         if (parameter.value.requires_grad()) bound.trainable.push_back(parameter);
@@ -72,19 +73,30 @@ BoundStage bind_stage(const model::Model& model, std::size_t index, shard::UnitS
     return bound;
 }
 
-/// A view: the batch outlives the passes over it. Undefined where the batch has no such values.
-at::Tensor token_tensor(const std::vector<std::int64_t>& values, const data::TokenBatch& batch) {
-    if (values.empty()) return {};
-    return at::from_blob(const_cast<std::int64_t*>(values.data()), {batch.batch, batch.sequence},
-                         at::kLong);
+at::Device device_of(const TypedSpan& memory) {
+    return memory.device == DeviceKind::kHost ? at::kCPU : at::kCUDA;
 }
 
-model::MicroBatch micro_batch_of(const data::TokenBatch& batch, bool causal) {
-    model::MicroBatch result{.tokens = token_tensor(batch.tokens, batch),
-                             .targets = token_tensor(batch.targets, batch),
-                             .positions = token_tensor(batch.positions, batch)};
+/// On the CPU a view: the batch outlives the passes over it. Undefined where the batch has no such
+/// values.
+at::Tensor token_tensor(const std::vector<std::int64_t>& values, const data::TokenBatch& batch,
+                        at::Device device) {
+    if (values.empty()) return {};
+    return at::from_blob(const_cast<std::int64_t*>(values.data()), {batch.batch, batch.sequence},
+                         at::kLong)
+        .to(device);
+}
+
+model::MicroBatch micro_batch_of(const data::TokenBatch& batch, bool causal, at::Device device) {
+    model::MicroBatch result{.tokens = token_tensor(batch.tokens, batch, device),
+                             .targets = token_tensor(batch.targets, batch, device),
+                             .positions = token_tensor(batch.positions, batch, device)};
+    if (!batch.positions.empty()) {
+        result.longest_document = *std::ranges::max_element(batch.positions) + 1;
+    }
     if (!batch.documents.empty()) {
-        result.attention_mask = model::document_mask(token_tensor(batch.documents, batch), causal);
+        result.attention_mask =
+            model::document_mask(token_tensor(batch.documents, batch, device), causal);
     }
     return result;
 }
@@ -97,11 +109,13 @@ struct Engine::Impl {
     PhaseClock& clock;
     std::uint64_t seed;
     bool causal;                                ///< the model
+    at::Device device;                          ///< of the store's memory
     std::shared_ptr<const kernels::Gemm> gemm;  ///< of the stages
     std::vector<BoundStage> stages;
     std::vector<std::string> names;   ///< by stage
     std::size_t first_trainable = 0;  ///< no gradient is needed before this stage
     std::vector<TapeEntry> tape;      ///< by stage
+    std::vector<at::Tensor> losses;   ///< of micro-batches, not taken yet
 
     std::string_view name_of(const shard::Visit& visit) const {
         return names[visit.stages.front()];
@@ -126,7 +140,8 @@ struct Engine::Impl {
     at::Tensor run(std::size_t index, const at::Tensor& x, const Pass& pass) {
         // Equal masks at any world size, and again when the stage is recomputed.
         const std::uint64_t position = mix(static_cast<std::uint64_t>(pass.id.index), index);
-        model::seed_generator(mix(mix(seed, static_cast<std::uint64_t>(pass.id.step)), position));
+        model::seed_generator(mix(mix(seed, static_cast<std::uint64_t>(pass.id.step)), position),
+                              device);
         const BoundStage& bound = stages[index];
         if (bound.head == nullptr) return bound.stage->forward(x, pass.batch);
         if (pass.wanted_rows.defined()) {
@@ -169,8 +184,8 @@ struct Engine::Impl {
     }
 
     /// Returns the loss.
-    double backward(const Pass& pass) {
-        double loss = 0;
+    at::Tensor backward(const Pass& pass) {
+        at::Tensor loss;
         // Of the loss with respect to the output of the next stage to differentiate.
         at::Tensor grad;
         for (const shard::Visit& visit : schedule.backward) {
@@ -187,7 +202,7 @@ struct Engine::Impl {
                     const TapeEntry entry = std::exchange(tape[stage], {});
                     if (stages[stage].head != nullptr) {
                         const at::Tensor output = run_under_autograd(stage, entry.input, pass);
-                        loss = output.item<double>();
+                        loss = output.detach();
                         grad = at::full({}, pass.batch.loss_scale, output.options());
                         grad = differentiate(stage, entry.input, output, grad);
                     } else if (grad.defined()) {
@@ -230,14 +245,15 @@ struct Engine::Impl {
         return wants_input ? gradients.back() : at::Tensor();
     }
 
-    double run(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
-               double loss_scale, bool training) {
-        Pass pass{micro_batch_of(batch, causal), id};
+    /// Returns the loss.
+    at::Tensor run(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
+                   double loss_scale, bool training) {
+        Pass pass{micro_batch_of(batch, causal, device), id};
         pass.batch.loss_factor = loss_factor;
         pass.batch.loss_scale = loss_scale;
         pass.batch.training = training;
         const at::Tensor loss = forward(training ? schedule.forward : schedule.evaluation, pass);
-        return loss.defined() ? loss.item<double>() : backward(pass);
+        return loss.defined() ? loss : backward(pass);
     }
 
     std::vector<float> next_logits(const data::TokenBatch& batch,
@@ -248,10 +264,11 @@ struct Engine::Impl {
             ensure(position >= 0 && position < batch.sequence, "a position lies in its row");
             rows.push_back(std::ssize(rows) * batch.sequence + position);
         }
-        Pass pass{micro_batch_of(batch, causal), {}};
+        Pass pass{micro_batch_of(batch, causal, device), {}};
         pass.batch.training = false;
-        pass.wanted_rows = at::from_blob(rows.data(), {batch.batch}, at::kLong);
-        const at::Tensor logits = forward(schedule.evaluation, pass).to(at::kFloat).contiguous();
+        pass.wanted_rows = at::from_blob(rows.data(), {batch.batch}, at::kLong).to(device);
+        const at::Tensor logits =
+            forward(schedule.evaluation, pass).to(at::kCPU, at::kFloat).contiguous();
         const auto* values = logits.const_data_ptr<float>();
         return {values, values + logits.numel()};
     }
@@ -265,10 +282,12 @@ Engine::Engine(const model::Model& model, const shard::Layout& layout,
                      clock,
                      options.seed,
                      model.causal(),
+                     device_of(store.unsharded(0)),
                      options.gemm ? options.gemm : model::make_libtorch_gemm(options.threads),
                      {},
                      {},
                      0,
+                     {},
                      {}}) {
     at::set_num_threads(options.threads);
     const std::vector<spec::StageSpec>& specs = model.spec().stages;
@@ -278,9 +297,10 @@ Engine::Engine(const model::Model& model, const shard::Layout& layout,
                "the store shows parameters in the compute type");
     }
     std::vector<BoundStage>& stages = impl_->stages;
+    const model::Computing computing(*impl_->gemm, options.device);
     std::int64_t blocks = 0;
     for (std::size_t i = 0; i < specs.size(); ++i) {
-        stages.push_back(bind_stage(model, i, store, layout, *impl_->gemm, options.buffer));
+        stages.push_back(bind_stage(model, i, store, layout, computing, options.buffer));
         impl_->names.push_back(specs[i].name);
         if (specs[i].block && options.checkpoint_every_block > 0) {
             stages.back().checkpointed = ++blocks % options.checkpoint_every_block == 0;
@@ -307,14 +327,23 @@ std::string torch_version() {
     return TORCH_VERSION;
 }
 
-double Engine::train(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
-                     double loss_scale) {
-    return impl_->run(batch, id, loss_factor, loss_scale, /*training=*/true);
+void Engine::train(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
+                   double loss_scale) {
+    impl_->losses.push_back(impl_->run(batch, id, loss_factor, loss_scale, /*training=*/true));
+}
+
+std::vector<double> Engine::take_losses() {
+    std::vector<double> values;
+    for (const at::Tensor& loss : std::exchange(impl_->losses, {})) {
+        values.push_back(loss.item<double>());
+    }
+    return values;
 }
 
 double Engine::evaluate(const data::TokenBatch& batch) {
     const auto phase = impl_->clock.enter(Phase::kEvaluation);
-    return impl_->run(batch, {}, /*loss_factor=*/1.0, /*loss_scale=*/1.0, /*training=*/false);
+    return impl_->run(batch, {}, /*loss_factor=*/1.0, /*loss_scale=*/1.0, /*training=*/false)
+        .item<double>();
 }
 
 std::vector<float> Engine::next_logits(const data::TokenBatch& batch,

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ struct EngineOptions {
     std::int64_t checkpoint_every_block = 0;
     /// Multiplies the fp32 matrices of stages that leave it to others; null: LibTorch does.
     std::shared_ptr<const kernels::Gemm> gemm = {};
+    /// What the store is on and the stages compute on; none: the CPU. It outlives the engine.
+    std::optional<model::OnDevice> device = std::nullopt;
 };
 
 /// Interprets the schedule. Forward: each visit takes its units' leases, starts the prefetches and
@@ -48,10 +51,15 @@ class Engine {
            shard::UnitStore& store, PhaseClock& clock, const EngineOptions& options);
     ~Engine();
 
-    /// Forward and backward pass; gradients, times `loss_scale`, go to the store. Returns the
-    /// summed loss times `loss_factor`, without `loss_scale`. Collective over the store's ranks.
-    double train(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
-                 double loss_scale = 1.0);
+    /// Forward and backward pass; gradients, times `loss_scale`, go to the store. The loss is kept
+    /// for `take_losses`. On a device it returns before that is done. Collective over the store's
+    /// ranks.
+    void train(const data::TokenBatch& batch, const MicroBatchId& id, double loss_factor,
+               double loss_scale = 1.0);
+
+    /// The losses that `train` has kept, in order: each summed over the micro-batch and times its
+    /// `loss_factor`, without `loss_scale`. Waits for the device. Not collective.
+    std::vector<double> take_losses();
 
     /// Summed loss over the valid targets without dropout, gradients or any effect on later
     /// training. Collective over the store's ranks.

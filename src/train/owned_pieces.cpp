@@ -91,6 +91,34 @@ void publish_all(shard::UnitStore& store, const shard::Layout& layout) {
     for (std::int64_t unit = 0; unit < units_of(layout); ++unit) store.publish(unit);
 }
 
+namespace {
+
+/// The owned range of one unit after the other, in memory of the host.
+class UnitOnHost {
+  public:
+    explicit UnitOnHost(shard::UnitStore& store) : store_(store) {}
+
+    /// Those of `unit`; what was changed of another one is put back before.
+    std::span<float> values(std::int64_t unit) {
+        if (unit == unit_) return values_;
+        put_back();
+        unit_ = unit;
+        values_.resize(static_cast<std::size_t>(store_.master(unit).count));
+        store_.read_master(unit, values_);
+        return values_;
+    }
+    void put_back() {
+        if (unit_ >= 0) store_.set_master(unit_, values_);
+    }
+
+  private:
+    shard::UnitStore& store_;
+    std::int64_t unit_ = -1;
+    std::vector<float> values_;
+};
+
+}  // namespace
+
 std::vector<std::string> load_weights(shard::UnitStore& store, const shard::Layout& layout,
                                       const comm::Group& world, const std::filesystem::path& path,
                                       const std::optional<spec::Architecture>& architecture,
@@ -102,6 +130,7 @@ std::vector<std::string> load_weights(shard::UnitStore& store, const shard::Layo
         const auto source = open_source(path, parameters, architecture, strict, left_out);
         std::map<std::string_view, const checkpoint::WeightsSource::Tensor*> tensors;
         for (const auto& tensor : source->tensors()) tensors.emplace(tensor.name, &tensor);
+        UnitOnHost unit(store);
         for (const OwnedPiece& piece : owned_pieces(layout, store)) {
             const checkpoint::NamedShape& parameter = parameters[piece.parameter];
             const auto found = tensors.find(parameter.parameter);
@@ -110,8 +139,9 @@ std::vector<std::string> load_weights(shard::UnitStore& store, const shard::Layo
                 continue;
             }
             source->read(parameter.parameter, piece.parameter_begin,
-                         piece.in(store.master(piece.unit).as<float>()));
+                         piece.in(unit.values(piece.unit)));
         }
+        unit.put_back();
     });
     publish_all(store, layout);
     return left_out;

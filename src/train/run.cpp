@@ -113,10 +113,12 @@ TrainingRun::TrainingRun(Start start, const comm::Group& job, const RunEnvironme
       stop_(environment.stop, deck_.stop, find_end_of_job(environment, deck_, job)),
       stop_deadlines_(environment.watchdog, [this] { return stop_.watch(); }),
       sharded_(deck_, start_.batch, start_.model, start_.spec, start_.gemm.gemm, job),
-      optimizer_(make_optimizer(adamw_of(deck_.optimizer), sharded_.layout(), sharded_.store(),
-                                [this](const spec::ParameterSpec& parameter) {
-                                    return settings_of(parameter, deck_.optimizer);
-                                })),
+      optimizer_(make_optimizer(
+          adamw_of(deck_.optimizer), sharded_.layout(), sharded_.store(),
+          [this](const spec::ParameterSpec& parameter) {
+              return settings_of(parameter, deck_.optimizer);
+          },
+          sharded_.make_state())),
       lr_schedule_(schedule_of(deck_.optimizer, deck_.schedule, deck_.train.steps)),
       checkpoints_({world_, sharded_.replicas(), sharded_.layout(), sharded_.store(), optimizer_},
                    saving_ranks(deck_.checkpoint.files, sharded_.topology()),

@@ -5,6 +5,7 @@
 #include "shard/unit_store.h"
 #include "train/engine.h"
 #include "train/phases.h"
+#include "train/run_device.h"
 #include "train/sharding_plan.h"
 
 #include <memory>
@@ -19,9 +20,11 @@ class ShardedModel {
   public:
     /// `spec` is the model's with parameter groups applied; `gemm` multiplies the stages' fp32
     /// matrices. Throws AgreedError for what the ranks and their nodes do not allow.
+    /// `device` is the one to compute on in place of the deck's: null asks the deck.
     ShardedModel(const config::Deck& deck, const config::Batch& batch,
                  std::shared_ptr<const model::Model> model, const spec::ModelSpec& spec,
-                 std::shared_ptr<const kernels::Gemm> gemm, const comm::Group& job);
+                 std::shared_ptr<const kernels::Gemm> gemm, const comm::Group& job,
+                 std::unique_ptr<RunDevice> device = nullptr);
     /// Waits for the other ranks: nobody takes memory away while they still read it.
     ~ShardedModel();
 
@@ -34,6 +37,8 @@ class ShardedModel {
     const comm::Group& replicas() const { return plan_.mesh.replicas; }
     const shard::Layout& layout() const { return plan_.layout; }
     shard::UnitStore& store() { return *store_; }
+    /// For an optimizer over the store.
+    std::unique_ptr<optim::StateDevice> make_state();
     Engine& engine() { return *engine_; }
     PhaseClock& clock() { return clock_; }
 
@@ -43,6 +48,7 @@ class ShardedModel {
   private:
     std::shared_ptr<const model::Model> model_;
     ShardingPlan plan_;
+    std::unique_ptr<RunDevice> device_;  ///< null on the CPU
     std::unique_ptr<shard::UnitStore> store_;
     PhaseClock clock_;
     std::unique_ptr<Engine> engine_;

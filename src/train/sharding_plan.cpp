@@ -78,10 +78,14 @@ ShardingPlan plan_sharding(const config::Deck& deck, const config::Batch& batch,
     comm::agree_equal(job, "schedule of visits", plan.schedule.hash(plan.layout));
     plan.mesh = comm::make_mesh(plan.topology, static_cast<int>(shards), deck.comm.node_shared);
     comm::agree(job, [&] {
-        plan.kind = shard::choose_store(*plan.strategy, preference_of(deck.shard), plan.place());
+        plan.kind =
+            deck.device.kind == config::Processor::kCpu
+                ? shard::choose_store(*plan.strategy, preference_of(deck.shard), plan.place())
+                : shard::StoreKind::kDevice;
     });
-    plan.options.progress_thread =
-        plan.kind != shard::StoreKind::kPrivate && wants_progress_thread(deck, plan);
+    plan.options.progress_thread = plan.kind != shard::StoreKind::kPrivate &&
+                                   plan.kind != shard::StoreKind::kDevice &&
+                                   wants_progress_thread(deck, plan);
     return plan;
 }
 

@@ -77,11 +77,11 @@ void Trainer::run_micro_batches(const StepResult& result) {
     for (std::int64_t a = 0; a < options_.micro_batches; ++a) {
         const std::int64_t g = data::micro_batch_index(a, state_.world.rank(), state_.world.size());
         const data::TokenBatch& batch = next_batch(result.step - 1, a);
-        mine_[static_cast<std::size_t>(a)] =
-            state_.engine.train(batch, {result.step, g}, loss_factor, result.loss_scale);
+        state_.engine.train(batch, {result.step, g}, loss_factor, result.loss_scale);
     }
     const auto phase = state_.clock.enter(Phase::kReduce);
     state_.store.finish_reductions();
+    std::ranges::copy(state_.engine.take_losses(), mine_.begin());
 }
 
 void Trainer::exchange(StepResult& result) {
@@ -150,7 +150,8 @@ StepResult Trainer::step(std::int64_t step) {
 
     const auto phase = state_.clock.enter(Phase::kOptimizer);
     if (result.tokens > 0) {
-        result.grad_norm = global_grad_norm(state_.store, state_.layout, state_.gradient_group) /
+        result.grad_norm = global_grad_norm(state_.optimizer.device(), state_.store, state_.layout,
+                                            state_.gradient_group) /
                            result.loss_scale;
     } else {
         // No rank has computed anything, and a mean over no tokens is no number.

@@ -30,6 +30,9 @@ class FakeGpu final : public device::Device {
     std::unique_ptr<device::Stream> make_stream(std::string name, device::Priority) override {
         return std::make_unique<Stream>(host_.make_stream(std::move(name)));
     }
+    std::unique_ptr<device::Stream> default_stream() override {
+        return make_stream("compute", device::Priority::kNormal);
+    }
     std::unique_ptr<device::Event> make_event(device::EventUse) override {
         return std::make_unique<Event>(*this);
     }

@@ -23,6 +23,17 @@ TEST(Warnings, BidirectionalAttentionReadsTheAnswer) {
     }
 }
 
+TEST(Warnings, KeysOfCpusOnGpus) {
+    Deck deck;
+    deck.kernels.gemm = Gemm::kOneDnn;
+    deck.comm.progress_thread = ProgressThread::kOn;
+    EXPECT_TRUE(warnings(deck).empty());
+    deck.device.kind = Processor::kCuda;
+    ASSERT_EQ(warnings(deck).size(), 2u);
+    EXPECT_TRUE(contains(warnings(deck)[0], "comm.progress_thread"));
+    EXPECT_TRUE(contains(warnings(deck)[1], "kernels.gemm"));
+}
+
 TEST(Warnings, RolledTargetsOnText) {
     Deck deck;
     deck.data.targets = Targets::kRolled;

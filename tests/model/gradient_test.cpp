@@ -89,6 +89,7 @@ at::Tensor drop(const at::Tensor& x, double p) {
 void pack(MicroBatch& batch, bool causal) {
     const at::Tensor numbers = at::arange(kSequence).expand({kBatch, kSequence});
     batch.positions = numbers.remainder(3);
+    batch.longest_document = 3;
     batch.attention_mask = document_mask(numbers.floor_divide(3), causal);
 }
 

@@ -43,8 +43,8 @@ class ClosedFormModel final : public model::Model {
     const spec::ModelSpec& spec() const override { return spec_; }
     std::unique_ptr<model::Stage> make_stage(std::size_t index,
                                              std::vector<model::Parameter> parameters,
-                                             const kernels::Gemm& gemm) const override {
-        return model_->make_stage(index, std::move(parameters), gemm);
+                                             const model::Computing& computing) const override {
+        return model_->make_stage(index, std::move(parameters), computing);
     }
     std::vector<std::vector<float>> initial_values(std::size_t index,
                                                    std::uint64_t seed) const override {

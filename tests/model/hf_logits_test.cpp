@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <variant>
@@ -36,6 +37,9 @@ MicroBatch batch_of(const HfGolden& golden) {
                      .targets = {},
                      .training = false,
                      .positions = integers(golden.positions, golden)};
+    if (!golden.positions.empty()) {
+        batch.longest_document = *std::ranges::max_element(golden.positions) + 1;
+    }
     if (!golden.documents.empty()) {
         batch.attention_mask = document_mask(integers(golden.documents, golden), /*causal=*/true);
     }

@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "kernels": ["base", "device"],
     "comm": ["base", "device", "kernels"],
     "shard": ["base", "device", "spec", "kernels", "comm"],
-    "model": ["base", "spec", "kernels"],
+    "model": ["base", "device", "spec", "kernels"],
     "optim": ["base", "device", "kernels"],
     "data": ["base"],
     "checkpoint/format": ["base", "spec", "kernels"],

@@ -33,6 +33,28 @@ std::vector<Sharding> all_shardings(int ranks) {
     return list;
 }
 
+// What lies on a device goes through copies on the host, both ways.
+TEST_F(CheckpointTest, DevicesAndHostsLoadWhatTheOtherSaved) {
+    const RigOptions on_host{.seed = kSeed};
+    RigOptions on_device = on_host;
+    on_device.on_device = true;
+    std::int64_t step = 3;
+    for (const auto& [writing, reading] :
+         {std::pair{on_device, on_host}, std::pair{on_host, on_device}}) {
+        for (const config::Checkpoint& way : ways_to_save()) {
+            TrainingRig writer(world(), model(), writing);
+            train_steps(writer, 1, 3);
+            save(writer, {.step = step, .optimizer_step = 3}, way);
+            const Everything saved = read_everything(writer);
+            TrainingRig reader(world(), model(), reading);
+            checkpoints(reader).restore(checkpoint::choose(world(), folder_));
+            EXPECT_TRUE(read_everything(reader) == saved);
+            train_steps(reader, 4, 4);  // the copy in the compute type followed
+            ++step;
+        }
+    }
+}
+
 TEST_F(CheckpointTest, SaveAtAnyWorldSizeLoadAtAnyOther) {
     int number = 0;  // so that every way meets every kind of sharding in turn
     for (int writers = 1; writers <= world().size(); ++writers) {

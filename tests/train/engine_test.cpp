@@ -118,7 +118,8 @@ Outcome run(const model::Model& model, const NamedValues& values, const Case& c)
     for (std::int64_t i = 0; i < c.evaluations; ++i) engine.evaluate(batch);
     Outcome outcome;
     const std::int64_t before = store.unshards();
-    outcome.loss = engine.train(batch, {.step = 2, .index = 1}, 1.0 / 30, c.loss_scale);
+    engine.train(batch, {.step = 2, .index = 1}, 1.0 / 30, c.loss_scale);
+    outcome.loss = engine.take_losses().at(0);
     outcome.unshards = store.unshards() - before;
     outcome.gradients = store.gradients();
     return outcome;

@@ -78,7 +78,8 @@ Clipped update_3_4_5(const comm::Group& ranks, const Sharding& sharding,
     store->reduce(0);
     store->finish_reductions();
     Clipped result;
-    result.norm = global_grad_norm(*store, plan.layout, plan.mesh.shard_group);
+    optim::HostState host;
+    result.norm = global_grad_norm(host, *store, plan.layout, plan.mesh.shard_group);
     update_parameters(*store, plan.layout, optimizer, 0.1,
                       treatment_of(result.norm, 1.0, {.norm = 2.0}));
     result.parameters = joined(read_parameters(*store, plan.layout, plan.mesh.shard_group));

@@ -50,7 +50,8 @@ TEST(ReportedBugs, NanOnOneRankEndsAllRanksAlike) {
         const double factor = on_last_rank() ? kNan : 0.1;
         rig.engine().train(made_up_batch(0, world().rank(), 23), {0, world().rank()}, factor);
         rig.store().finish_reductions();
-        const double norm = global_grad_norm(rig.store(), rig.layout(), rig.gradient_group());
+        const double norm = global_grad_norm(rig.optimizer().device(), rig.store(), rig.layout(),
+                                             rig.gradient_group());
         EXPECT_TRUE(std::isnan(norm)) << sharding.name;
         using Action = StepDecision::Action;
         for (const auto& [policy, action] : {std::pair{config::OnNonfinite::kAbort, Action::kAbort},

@@ -42,8 +42,7 @@ ToyStore::ToyStore(const shard::Layout& layout, const NamedValues& values, DType
     for (const shard::Unit& unit : layout.units) {
         Held held{std::vector<float>(static_cast<std::size_t>(unit.padded())),
                   AlignedBuffer(unit.padded(), compute), AlignedBuffer(unit.padded(), sink),
-                  std::vector<float>(static_cast<std::size_t>(unit.padded())),
-                  shard::SlotGradSink(unit)};
+                  AlignedBuffer(unit.padded()), shard::SlotGradSink(unit)};
         for (std::size_t i = 0; i < unit.parameters().size(); ++i) {
             std::ranges::copy(values.at(unit.parameters()[i].name),
                               held.master.begin() + unit.placement(i).offset);

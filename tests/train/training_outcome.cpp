@@ -60,7 +60,7 @@ TrainingOutcome run_training(const comm::Group& ranks, std::shared_ptr<const mod
     const auto moments = [&](auto moment) {
         std::vector<std::span<const float>> owned;
         for (std::int64_t unit = 0; unit < rig.optimizer().unit_count(); ++unit) {
-            owned.push_back((rig.optimizer().*moment)(unit));
+            owned.push_back((rig.optimizer().*moment)(unit).template as<float>());
         }
         return joined(gather_owned(owned, rig.layout(), rig.gradient_group()));
     };

@@ -1,6 +1,9 @@
 #include "train/training_rig.h"
 
 #include "base/error.h"
+#include "comm/mpi_stream_communicator.h"
+#include "device/host_device.h"
+#include "kernels/host_stream_kernels.h"
 #include "model/simple_transformer.h"
 #include "support/store_reading.h"
 #include "train/assemble.h"
@@ -26,12 +29,27 @@ config::Deck deck_of(const RigOptions& options) {
     deck.kernels.gemm = options.gemm;
     deck.shard = options.sharding.shard;
     deck.reduce = options.sharding.reduce;
+    if (options.on_device) {
+        deck.device.kind = config::Processor::kCuda;  // what plans and stores go by
+        deck.reduce.order = config::ReduceOrder::kFast;
+    }
     deck.fault = options.sharding.fault;
     deck.topology.ranks_per_node = options.sharding.ranks_per_node;
     deck.comm.node_shared = options.sharding.node_shared;
     deck.comm.progress_thread = options.sharding.progress_thread ? config::ProgressThread::kOn
                                                                  : config::ProgressThread::kOff;
     return deck;
+}
+
+std::unique_ptr<train::RunDevice> device_of(const RigOptions& options) {
+    if (!options.on_device) return nullptr;
+    return std::make_unique<train::RunDevice>(
+        std::make_unique<device::HostDevice>(), std::make_unique<kernels::HostKernels>(),
+        [](const comm::Group& world, const comm::Mesh& mesh, device::Device&,
+           comm::Progress& progress) {
+            return std::make_unique<comm::MpiStreamMesh>(world, mesh.shard_group, mesh.replicas,
+                                                         progress);
+        });
 }
 
 }  // namespace
@@ -71,24 +89,26 @@ TrainingRig::TrainingRig(const comm::Group& ranks, std::shared_ptr<const model::
     : deck_(deck_of(options)),
       sharded_(deck_, {.micro_batch = 1, .grad_accum_steps = options.micro_batches}, model,
                train::with_groups(model->spec(), deck_.optimizer),
-               train::choose_gemm(deck_.kernels, {}, *model, ranks).gemm, ranks),
-      optimizer_(train::make_optimizer(train::adamw_of(deck_.optimizer), sharded_.layout(),
-                                       sharded_.store(),
-                                       [this](const spec::ParameterSpec& parameter) {
-                                           return train::settings_of(parameter, deck_.optimizer);
-                                       })),
+               train::choose_gemm(deck_.kernels, {}, *model, ranks).gemm, ranks,
+               device_of(options)),
+      optimizer_(train::make_optimizer(
+          train::adamw_of(deck_.optimizer), sharded_.layout(), sharded_.store(),
+          [this](const spec::ParameterSpec& parameter) {
+              return train::settings_of(parameter, deck_.optimizer);
+          },
+          sharded_.make_state())),
       judge_(deck_.train.on_nonfinite, train::loss_scaling_of(deck_.precision)) {}
 
 TrainingRig::Step TrainingRig::accumulate(std::int64_t step, const Load& load,
                                           std::int64_t valid_targets) {
     loss_scale_ = judge_.loss_scale();
     const double loss_factor = 1.0 / static_cast<double>(valid_targets);
-    std::vector<double> mine;
     for (std::int64_t a = 0; a < deck_.train.grad_accum_steps; ++a) {
         const std::int64_t g = data::micro_batch_index(a, world().rank(), world().size());
-        mine.push_back(engine().train(load(g), {step, g}, loss_factor, loss_scale_));
+        engine().train(load(g), {step, g}, loss_factor, loss_scale_);
     }
     store().finish_reductions();
+    const std::vector<double> mine = engine().take_losses();
     std::vector<double> all(mine.size() * static_cast<std::size_t>(world().size()));
     world().all_gather(mine, all);
     double loss = 0.0;
@@ -97,7 +117,9 @@ TrainingRig::Step TrainingRig::accumulate(std::int64_t step, const Load& load,
             loss += all[rank * mine.size() + a];
         }
     }
-    const double norm = train::global_grad_norm(store(), layout(), gradient_group()) / loss_scale_;
+    const double norm =
+        train::global_grad_norm(optimizer().device(), store(), layout(), gradient_group()) /
+        loss_scale_;
     facts_ = {valid_targets, loss, norm};
     return {loss, norm, loss_scale_};
 }

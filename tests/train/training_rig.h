@@ -44,6 +44,8 @@ struct RigOptions {
     config::Optimizer optimizer = {};
     config::Precision precision = {};
     config::Gemm gemm = config::Gemm::kPreferred;
+    /// By the code of devices, on memory of the host; `reduce.order` is fast then.
+    bool on_device = false;
 };
 
 class TrainingRig {

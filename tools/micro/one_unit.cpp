@@ -53,7 +53,7 @@ void OneUnit::check_gather() {
     ++salt_;
     store_->begin_update(0);
     std::int64_t element = store_->owned_begin(0);
-    for (float& value : store_->master(0)) value = parameter_value(element++, salt_);
+    for (float& value : store_->master(0).as<float>()) value = parameter_value(element++, salt_);
     store_->publish(0);
     const shard::Lease lease = store_->unshard({.unit = 0});
     const std::span<const float> all = store_->unsharded(0).as<float>();
@@ -83,7 +83,7 @@ void OneUnit::check_reduce() {
     }
     write_gradient();
     reduce();
-    const std::span<const float> sum = store_->gradient(0);
+    const std::span<const float> sum = store_->gradient(0).as<const float>();
     for (std::size_t i = 0; i < sum.size(); ++i) {
         const std::int64_t element = store_->owned_begin(0) + static_cast<std::int64_t>(i);
         float expected = 0;

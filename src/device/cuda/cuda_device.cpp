@@ -111,6 +111,11 @@ std::unique_ptr<Stream> CudaDevice::make_stream(std::string name, Priority prior
     return std::make_unique<CudaStream>(*this, std::move(name), priority);
 }
 
+std::unique_ptr<Stream> CudaDevice::default_stream() {
+    ++created_;
+    return std::make_unique<CudaStream>(*this);
+}
+
 std::unique_ptr<Event> CudaDevice::make_event(EventUse use) {
     ++created_;
     return std::make_unique<CudaEvent>(process_, use);

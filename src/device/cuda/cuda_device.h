@@ -25,6 +25,7 @@ class CudaDevice final : public Device {
                     Placement placement = Placement::kDevice) override;
     std::unique_ptr<Stream> make_stream(std::string name,
                                         Priority priority = Priority::kNormal) override;
+    std::unique_ptr<Stream> default_stream() override;
     std::unique_ptr<Event> make_event(EventUse use = EventUse::kOrder) override;
     std::int64_t created() const override { return created_; }
 

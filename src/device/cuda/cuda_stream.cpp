@@ -67,9 +67,14 @@ CudaStream::CudaStream(CudaDevice& device, std::string name, Priority priority)
     device_.streams_.push_back(this);
 }
 
+CudaStream::CudaStream(CudaDevice& device)
+    : Stream("compute"), device_(device), end_(device.process_, EventUse::kOrder) {
+    device_.streams_.push_back(this);
+}
+
 CudaStream::~CudaStream() {
     std::erase(device_.streams_, this);
-    cudaStreamDestroy(stream_);
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
 void CudaStream::record(Event& event) {

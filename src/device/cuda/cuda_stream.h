@@ -26,10 +26,12 @@ class CudaEvent final : public Event {
     cudaEvent_t event_ = nullptr;
 };
 
-/// Not ordered with CUDA's default stream.
+/// One of its own is not ordered with CUDA's default stream.
 class CudaStream final : public Stream {
   public:
     CudaStream(CudaDevice& device, std::string name, Priority priority);
+    /// CUDA's default stream itself.
+    explicit CudaStream(CudaDevice& device);
     ~CudaStream() override;
 
     void* native() const override { return stream_; }
@@ -47,7 +49,7 @@ class CudaStream final : public Stream {
 
   private:
     CudaDevice& device_;
-    cudaStream_t stream_ = nullptr;
+    cudaStream_t stream_ = nullptr;  ///< null: the default one
     CudaEvent end_;
 };
 
