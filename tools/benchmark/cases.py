@@ -30,7 +30,8 @@ class Contestant:
     accumulation: int = 1
     precision: str = "fp32"
     strategy: str = "full_shard"  # of FullShard; the kind says it for peers
-    gemm: str = "preferred"       # of FullShard
+    gemm: str = "preferred"       # of FullShard, on CPUs
+    device: str = "cpu"           # or "cuda": FullShard and the kinds of a single process
 
     def sequences(self) -> int:
         """Of a step, over all ranks."""
@@ -46,6 +47,7 @@ class TrainingCase:
     pairs: tuple[tuple[str, str], ...]  # whose speeds are divided: (above, below)
     alone: tuple[str, ...] = ()         # whose memory and phases are measured, each running alone
     checked_by: str = ""                # with dropout no losses agree: the case without it that checks them
+    steps_of_a_turn: int = 2
 
     def precision_of_losses(self) -> str:
         """The coarsest of the contestants'."""

@@ -76,7 +76,7 @@ def measure(options: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     # Without the paths of this machine.
     repeatable = [*options.cases, *(["--quick"] if options.quick else [])]
-    found = Results(machine.about(repeatable, tools), [])
+    found = Results(machine.about(["tools/bench", *repeatable], tools), [])
     run_all(tools, chosen, options.quick, out, found)
     print(table.text(found))
     if python_environment.has(tools.python, "matplotlib"):

@@ -46,9 +46,12 @@ def deck_of(one: Contestant, model: Model, inputs: Inputs, folder: Path, steps: 
         "data.validation_fraction": 0, "train.steps": steps, "train.micro_batch": one.micro_batch,
         "train.grad_accum_steps": one.accumulation, "optimizer.lr": LEARNING_RATE, "checkpoint.every": 0,
         "checkpoint.resume": "never", "shard.strategy": one.strategy, "precision.param": one.precision,
-        "kernels.threads": one.threads, "kernels.gemm": one.gemm, "comm.timeout_s": 7200,
-        "comm.start_timeout_s": 7200,
+        "kernels.threads": one.threads, "comm.timeout_s": 7200, "comm.start_timeout_s": 7200,
     }
+    if one.device == "cuda":
+        keys |= {"device.kind": "cuda", "reduce.order": "fast"}
+    else:
+        keys["kernels.gemm"] = one.gemm
     if model.family == "gpt2":
         keys |= {"model.config": inputs.weights, "model.init_from": inputs.weights}
     else:
@@ -61,8 +64,8 @@ def deck_of(one: Contestant, model: Model, inputs: Inputs, folder: Path, steps: 
 def settings_of(one: Contestant, model: Model, inputs: Inputs, folder: Path, steps: int) -> dict[str, object]:
     """What peer/*.py read."""
     return {"kind": one.kind, "threads": one.threads, "micro_batch": one.micro_batch,
-            "accumulation": one.accumulation, "precision": one.precision, "steps": steps, "lr": LEARNING_RATE,
-            "model": model.sizes(), "weights": str(inputs.weights), "tokens": str(inputs.tokens),
+            "accumulation": one.accumulation, "precision": one.precision, "device": one.device, "steps": steps,
+            "lr": LEARNING_RATE, "model": model.sizes(), "weights": str(inputs.weights), "tokens": str(inputs.tokens),
             "dir": str(folder), "port": free_port()}
 
 

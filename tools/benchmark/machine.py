@@ -32,13 +32,17 @@ def memory_gib() -> float:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
-def about(words: Sequence[str], tools: Tools) -> dict[str, Any]:
+def about(command: Sequence[str], tools: Tools) -> dict[str, Any]:
     torch = output([tools.python, "-c", "import torch; print(torch.__version__)"])
     program = output([tools.fullshard, "--version"]).splitlines()
-    return {"command": shlex.join(["tools/bench", *words]), "date": time.strftime("%Y-%m-%d"),
-            "commit": commit(), "cpu": cpu_name(), "cores": len(os.sched_getaffinity(0)),
-            "memory_gib": memory_gib(), "system": platform.release(), "program": program,
+    return {"command": shlex.join(command), **hardware(), "program": program,
             "versions": [program[0], f"PyTorch {torch}", output(["mpirun", "--version"]).splitlines()[0]]}
+
+
+def hardware() -> dict[str, Any]:
+    """And when, and what commit."""
+    return {"date": time.strftime("%Y-%m-%d"), "commit": commit(), "cpu": cpu_name(),
+            "cores": len(os.sched_getaffinity(0)), "memory_gib": memory_gib(), "system": platform.release()}
 
 
 def commit() -> str:

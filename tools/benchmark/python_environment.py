@@ -17,6 +17,10 @@ PACKAGES = ("filelock", "fsspec", "jinja2", "networkx", "sympy", "typing-extensi
 CUDA_PACKAGES = ("nvidia-cufile==1.20.0.107", "nvidia-cusparselt-cu13==0.8.0", "nvidia-nvshmem-cu13==3.4.5")
 
 
+# With which torch.compile writes code for GPUs: the version that the wheel of PyTorch asks for.
+COMPILER_PACKAGE = "triton==3.6.0"
+
+
 def cache_folder() -> Path:
     return Path(os.environ.get("FULLSHARD_CACHE", Path.home() / ".cache/fullshard"))
 
@@ -60,6 +64,12 @@ def make(requirements: Path, say: Callable[[str], None]) -> Path:
                              "interpreter")
     complete.touch()
     return python
+
+
+def add_compiler(python: Path) -> None:
+    """Puts into an environment of make() what torch.compile needs on a GPU."""
+    if not has(python, "triton"):
+        install(python, ["--no-deps", COMPILER_PACKAGE])
 
 
 def has(python: Path, package: str) -> bool:

@@ -19,19 +19,19 @@ from turns import Log, Turn, take_turns, wait_for_records
 
 TOKENS = 4_000_000  # no contestant reads to the end
 SEED = 7
-STEPS_OF_A_TURN = 2
 STEPS_ALONE = 12
 STEADY_FROM = 4  # the first steps allocate
 LIMIT_ALONE = 600.0
 NEGLIGIBLE = 1e-4  # seconds of a phase that no table needs
 
 
-def make_inputs(tools: Tools, model: Model, folder: Path) -> Inputs:
+def make_inputs(tools: Tools, model: Model, folder: Path, device: str = "cpu") -> Inputs:
+    """`device` draws the weights."""
     folder.mkdir(parents=True)
     inputs = Inputs(folder / "weights", folder / "tokens.bin")
     settings = folder / "inputs.json"
     settings.write_text(json.dumps({"model": model.sizes(), "weights": str(inputs.weights),
-                                    "tokens": str(inputs.tokens), "count": TOKENS, "seed": SEED}))
+                                    "tokens": str(inputs.tokens), "count": TOKENS, "seed": SEED, "device": device}))
     script = Path(__file__).parent / "peer/make_inputs.py"
     if subprocess.run([tools.python, script, settings]).returncode != 0:
         raise CaseError(f"{script.name} failed; its message is above")
@@ -44,18 +44,15 @@ def losses_of(run: Run) -> list[float]:
 
 
 def check_losses(case: TrainingCase, runs: list[Run], result: CaseResult) -> None:
-    """All runs against the first peer, which is independent of this project."""
+    """All runs against the first peer, which is independent of this project, where there is one."""
     by_name = {run.contestant.name: losses_of(run) for run in runs}
-    reference = next(run.contestant.name for run in runs if run.contestant.kind != OURS)
     result.raw["losses"] = by_name
     if case.checked_by:
         return
     tolerance = losses.TOLERANCE[case.precision_of_losses()]
-    fp32 = {run.contestant.name for run in runs if run.contestant.precision == "fp32"}
-    if len(fp32) < len(runs):
-        # An fp32 run beside bf16 ones is only as near to them as bf16 lets it be.
-        reference = next(run.contestant.name for run in runs if run.contestant.precision == "bf16"
-                         and run.contestant.kind != OURS)
+    # An fp32 run beside bf16 ones is only as near to them as bf16 lets it be.
+    coarsest = [run.contestant for run in runs if run.contestant.precision == case.precision_of_losses()]
+    reference = next((one for one in coarsest if one.kind != OURS), coarsest[0]).name
     worst = losses.require_agreement(by_name, reference, tolerance)
     result.raw["largest_loss_difference"] = {**asdict(worst), "reference": reference, "tolerance": tolerance}
 
@@ -79,7 +76,7 @@ def measure_speeds(tools: Tools, case: TrainingCase, inputs: Inputs, folder: Pat
             run.job.hold()
         check_losses(case, runs, result)
         log(f"  losses agree; {rounds} rounds of turns" if not case.checked_by else f"  {rounds} rounds of turns")
-        turns = take_turns(runs, "step", STEPS_OF_A_TURN, rounds, random.Random(SEED))
+        turns = take_turns(runs, "step", case.steps_of_a_turn, rounds, random.Random(SEED))
     speeds = {run.contestant.name: speeds_of(run, turns[index], run.contestant.sequences() * case.model.sequence)
               for index, run in enumerate(runs)}
     result.raw |= {"contestants": [asdict(one) for one in case.contestants], "model": asdict(case.model),

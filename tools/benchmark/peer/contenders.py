@@ -21,6 +21,36 @@ class Contender:
         return contextlib.nullcontext()
 
 
+class Autocast(nn.Module):
+    """Computes in bf16 from weights that stay fp32, as FullShard's masters do."""
+
+    def __init__(self, model: nn.Module, device: str):
+        super().__init__()
+        self.module, self.device = model, device
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(self.device, BF16):
+            return self.module(tokens, targets)
+
+
+class Eager(Contender):
+    """A single process, the only kind that runs on a GPU too."""
+
+    def __init__(self, model: nn.Module, settings: dict):
+        super().__init__(Autocast(model, settings["device"]) if settings["precision"] == "bf16" else model)
+
+
+class Compiled(Eager):
+    """Each block, and the head with the loss, is compiled apart, as torchtitan does: blocks share their code, and
+    it takes seconds where a whole model takes minutes."""
+
+    def __init__(self, model: nn.Module, settings: dict):
+        for block in model.blocks():
+            block.compile()
+        model.loss = torch.compile(model.loss)
+        super().__init__(model, settings)
+
+
 class Ddp(Contender):
     def __init__(self, model: nn.Module, settings: dict):
         # A static graph cannot skip the reduction of some micro-batches.
@@ -67,8 +97,9 @@ class Fsdp1(Contender):
         return contextlib.nullcontext() if last else self.model.no_sync()
 
 
-KINDS = {"eager": lambda model, settings: Contender(model), "ddp": Ddp, "fsdp2": Fsdp2, "fsdp2_keep": Fsdp2,
-         "fsdp1_full_shard": Fsdp1, "fsdp1_shard_grad_op": Fsdp1, "fsdp1_no_shard": Fsdp1}
+SINGLE = {"eager": Eager, "compiled": Compiled}
+KINDS = {**SINGLE, "ddp": Ddp, "fsdp2": Fsdp2, "fsdp2_keep": Fsdp2, "fsdp1_full_shard": Fsdp1,
+         "fsdp1_shard_grad_op": Fsdp1, "fsdp1_no_shard": Fsdp1}
 
 
 def rank() -> int:
@@ -80,9 +111,9 @@ def ranks() -> int:
 
 
 def start(settings: dict) -> None:
-    """Threads of this rank, and the process group for all kinds but "eager"."""
+    """Threads of this rank, and the process group for all kinds of several."""
     torch.set_num_threads(settings["threads"])
-    if settings["kind"] != "eager":
+    if settings["kind"] not in SINGLE:
         # Contenders stand still while others have their turn.
         from datetime import timedelta
         dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{settings['port']}", rank=rank(),

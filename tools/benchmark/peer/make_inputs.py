@@ -1,6 +1,7 @@
 """make_inputs.py SETTINGS: writes the weights and tokens that both sides read.
 
-SETTINGS is a JSON file: "model" (sizes), "weights" (a folder), "tokens" (a file of llm.c), "count", "seed".
+SETTINGS is a JSON file: "model" (sizes), "weights" (a folder), "tokens" (a file of llm.c), "count", "seed", and
+"device", which draws the weights.
 """
 import json
 import struct
@@ -18,7 +19,8 @@ def main() -> None:
     settings = json.loads(Path(sys.argv[1]).read_text())
     torch.manual_seed(settings["seed"])
     sizes = settings["model"]
-    model = models.make(sizes)
+    with torch.device(settings["device"]):
+        model = models.make(sizes)
     model.initialise()
     models.save(model, sizes, Path(settings["weights"]))
     # Some tokens are much more frequent than others, as in text.

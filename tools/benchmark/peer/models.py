@@ -62,6 +62,9 @@ class Gpt2(nn.Module):
         x = self.wte(tokens) + self.wpe(self.positions[:tokens.shape[1]])
         for block in self.h:
             x = block(x)
+        return self.loss(x, targets)
+
+    def loss(self, x: Tensor, targets: Tensor) -> Tensor:
         return loss_of(self.lm_head(self.ln_f(x)), targets)
 
     def initialise(self) -> None:
@@ -115,6 +118,9 @@ class SimpleTransformer(nn.Module):
         x = self.embedding(tokens)
         for layer in self.layers:
             x = layer(x, src_mask=self.mask, is_causal=True)
+        return self.loss(x, targets)
+
+    def loss(self, x: Tensor, targets: Tensor) -> Tensor:
         return loss_of(self.head(x), targets)
 
     def initialise(self) -> None:
@@ -155,7 +161,7 @@ def load(model: nn.Module, folder: Path) -> None:
     tensors = safetensors_file.read(folder / "model.safetensors")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            value = tensors.pop(model.file_name(name))
+            value = tensors.pop(model.file_name(name)).to(parameter.device)
             parameter.copy_(value.t() if model.is_transposed(name) else value)
     if tensors:
         raise ValueError(f"{folder} has tensors that the model lacks: {', '.join(tensors)}")

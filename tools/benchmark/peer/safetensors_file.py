@@ -17,7 +17,7 @@ def write(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for tensor in tensors.values():
-            file.write(tensor.detach().float().contiguous().numpy().tobytes())
+            file.write(tensor.detach().float().contiguous().cpu().numpy().tobytes())
 
 
 def read(path: Path) -> dict[str, torch.Tensor]:

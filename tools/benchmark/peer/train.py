@@ -1,8 +1,8 @@
 """train.py SETTINGS: one rank of a peer's training, started by mpirun as FullShard is.
 
 SETTINGS is a JSON file (tools/benchmark/contestants.py writes it). Each rank writes a record of every step to
-DIR/rank-N.jsonl: the time of day of its end, the loss of its own batch, and seconds of its phases. "load" is a
-checkpoint to start from.
+DIR/rank-N.jsonl: the time of day of its end, the loss of its own batch, and seconds of its phases, in which a
+GPU may only have been told what to do: the loss is read after them. "load" is a checkpoint to start from.
 """
 import json
 import sys
@@ -25,7 +25,7 @@ class Batches:
     def __init__(self, settings: dict):
         self.tokens = np.memmap(settings["tokens"], dtype="<u2", mode="r", offset=HEADER_BYTES)
         self.length, self.rows = settings["model"]["sequence"], settings["micro_batch"]
-        self.accumulation = settings["accumulation"]
+        self.accumulation, self.device = settings["accumulation"], settings["device"]
         self.available = (len(self.tokens) - 1) // self.length
 
     def load(self, step: int, accumulation: int) -> tuple[Tensor, Tensor]:
@@ -33,7 +33,7 @@ class Batches:
         first = micro_batch * self.rows % self.available * self.length
         rows = np.stack([self.tokens[begin:begin + self.length + 1] for begin in
                          range(first, first + self.rows * self.length, self.length)]).astype(np.int64)
-        rows = torch.from_numpy(rows)
+        rows = torch.from_numpy(rows).to(self.device)
         return rows[:, :-1], rows[:, 1:]
 
 
@@ -42,7 +42,7 @@ def steps_of(contender: contenders.Contender, optimizer: torch.optim.Optimizer, 
     batches = Batches(settings)
     accumulation = settings["accumulation"]
     for step in range(settings["steps"]):
-        loss, forward, backward = torch.zeros(()), 0.0, 0.0
+        loss, forward, backward = torch.zeros((), device=settings["device"]), 0.0, 0.0
         for a in range(accumulation):
             inputs, targets = batches.load(step, a)
             with contender.sync(last=a + 1 == accumulation):
@@ -74,7 +74,8 @@ def restore(contender: contenders.Contender, optimizer: torch.optim.Optimizer, f
 def main() -> None:
     settings = json.loads(Path(sys.argv[1]).read_text())
     contenders.start(settings)
-    model = models.make(settings["model"])
+    with torch.device(settings["device"]):
+        model = models.make(settings["model"])
     models.load(model, Path(settings["weights"]))
     matrices = contenders.decaying(model)
     contender = contenders.wrap(model, settings)
