@@ -102,6 +102,13 @@ class Jobs(unittest.TestCase):
                 self.assertEqual([state_of(pid) for pid in pids], ["T"] * len(pids))
             self.assertLessEqual({state_of(pid) for pid in pids}, set("XZ"))
 
+    def test_what_cannot_be_held_is_an_error(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with jobs() as running:
+                running.append(Job("childless", ["sleep", "60"], environment(1), Path(folder) / "log"))
+                with self.assertRaisesRegex(CaseError, "childless: its ranks have ended, or"):
+                    running[0].hold()
+
     def test_a_failure_shows_the_end_of_the_log(self):
         with tempfile.TemporaryDirectory() as folder:
             job = Job("failing", ["sh", "-c", "echo no room; exit 3"], environment(1), Path(folder) / "log")

@@ -31,6 +31,7 @@ class Contestant:
     precision: str = "fp32"
     strategy: str = "full_shard"  # of FullShard; the kind says it for peers
     gemm: str = "preferred"       # of FullShard, on CPUs
+    learning_rate: float = 1e-3
     device: str = "cpu"           # or "cuda": FullShard and the kinds of a single process
 
     def sequences(self) -> int:

@@ -10,7 +10,6 @@ from records import Record, RecordFile
 
 PEER = Path(__file__).parent / "peer"
 ENDLESS = 1_000_000  # steps of a run that is ended from outside
-LEARNING_RATE = 1e-3
 SEED = 7
 
 
@@ -44,7 +43,7 @@ def deck_of(one: Contestant, model: Model, inputs: Inputs, folder: Path, steps: 
         "run.dir": folder / "run", "model.family": model.family, "model.dropout": model.dropout,
         "data.source": "llmc", "data.path": inputs.tokens, "data.sequence": model.sequence, "data.shuffle": "off",
         "data.validation_fraction": 0, "train.steps": steps, "train.micro_batch": one.micro_batch,
-        "train.grad_accum_steps": one.accumulation, "optimizer.lr": LEARNING_RATE, "checkpoint.every": 0,
+        "train.grad_accum_steps": one.accumulation, "optimizer.lr": one.learning_rate, "checkpoint.every": 0,
         "checkpoint.resume": "never", "shard.strategy": one.strategy, "precision.param": one.precision,
         "kernels.threads": one.threads, "comm.timeout_s": 7200, "comm.start_timeout_s": 7200,
     }
@@ -65,8 +64,8 @@ def settings_of(one: Contestant, model: Model, inputs: Inputs, folder: Path, ste
     """What peer/*.py read."""
     return {"kind": one.kind, "threads": one.threads, "micro_batch": one.micro_batch,
             "accumulation": one.accumulation, "precision": one.precision, "device": one.device, "steps": steps,
-            "lr": LEARNING_RATE, "model": model.sizes(), "weights": str(inputs.weights), "tokens": str(inputs.tokens),
-            "dir": str(folder), "port": free_port()}
+            "lr": one.learning_rate, "model": model.sizes(), "weights": str(inputs.weights),
+            "tokens": str(inputs.tokens), "dir": str(folder), "port": free_port()}
 
 
 @dataclass

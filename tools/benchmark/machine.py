@@ -48,5 +48,8 @@ def hardware() -> dict[str, Any]:
 def commit() -> str:
     """Of the source tree; the program's own, which may be older, is in its version."""
     tree = Path(__file__).parent
-    name = output(["git", "-C", tree, "rev-parse", "--short=12", "HEAD"])
+    try:
+        name = output(["git", "-C", tree, "rev-parse", "--short=12", "HEAD"])
+    except UsageError:
+        return "unknown (no git repository)"
     return name + ("-dirty" if output(["git", "-C", tree, "status", "--porcelain", "-uno"]) else "")

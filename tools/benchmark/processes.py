@@ -77,6 +77,8 @@ class Job:
                 pass
 
     def hold(self) -> None:
+        if not self.pids():  # or they would run on, and disturb the others' turns
+            raise CaseError(f"{self.name}: its ranks have ended, or the system does not tell which they are")
         self._signal(signal.SIGSTOP)
         deadline = time.monotonic() + 10
         while any(state_of(pid) not in "TtXZ" for pid in self.pids()):
