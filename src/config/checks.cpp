@@ -356,6 +356,11 @@ void check_device(const Deck& deck, std::vector<Contradiction>& found) {
                          "GPUs gather over the whole shard group",
                          "set shard.reshard_after_forward = on"});
     }
+    if (deck.run.measure_peak) {
+        found.push_back({{"run.measure_peak", "device.kind"},
+                         "it measures CPUs",
+                         "set run.measure_peak = off, and run.peak_gflops to what a GPU can do"});
+    }
     if (deck.model.family == Family::kTorchScript || deck.model.family == Family::kCustom) {
         found.push_back({{"model.family", "device.kind"},
                          "models of one's own compute on CPUs",

@@ -144,7 +144,8 @@ Section trace_section() {
             {key("trace.steps", &Deck::trace, &Trace::steps, Integers{{1, kMaxCount}}, "steps",
                  "Steps, counted from 1, of which run.dir/trace.json shows what each rank did: "
                  "lanes for computing, gathers, reductions, optimizer and checkpoints. The "
-                 "summary then says how much of the communication was hidden behind computing.")}};
+                 "summary then says how much of the communication was hidden behind computing. With "
+                 "device.kind = cuda it shows when the host enqueued work, not when a GPU did it.")}};
 }
 
 Section fault_section() {

@@ -91,7 +91,7 @@ Checkpoints::~Checkpoints() {
 }
 
 void Checkpoints::finish_reading(std::int64_t unit) {
-    if (!saver_.in_flight()) return;
+    if (!saver_.in_flight() || view_.is_copy()) return;
     const double begin = now_seconds();
     saver_.wait_for_copy(elements_until_.at(static_cast<std::size_t>(unit)));
     report_.stall_s += now_seconds() - begin;

@@ -43,13 +43,4 @@ void StateView::put_back() {
     }
 }
 
-std::int64_t StateView::bytes() const {
-    std::int64_t elements = 0;
-    for (const Copy& each : copies_) {
-        elements += std::ssize(each.master) + std::ssize(each.first_moment) +
-                    std::ssize(each.second_moment);
-    }
-    return elements * static_cast<std::int64_t>(sizeof(float));
-}
-
 }  // namespace fullshard::train

@@ -28,8 +28,8 @@ class StateView {
     /// effect where there are none.
     void put_back();
 
-    /// Of the copies.
-    std::int64_t bytes() const;
+    /// Whether the state may change without it.
+    bool is_copy() const { return !copies_.empty(); }
 
   private:
     struct Copy {

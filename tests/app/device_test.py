@@ -27,6 +27,7 @@ class DeviceTest(EndToEndTest):
         for keys, remedy in [({"reduce.order": "tree"}, "set reduce.order = fast"),
                              ({"comm.backend": "mpi"}, "set comm.backend = auto"),
                              ({"shard.reshard_after_forward": "2"}, "set shard.reshard_after_forward = on"),
+                             ({"run.measure_peak": "on"}, "set run.measure_peak = off"),
                              ({"model.family": "custom"}, "set device.kind = cpu")]:
             with self.subTest(keys=keys):
                 result = self.train(1, {"run.dir": "run", **ON_GPUS, **keys}, status=EXIT_USAGE)
