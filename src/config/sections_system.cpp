@@ -139,13 +139,14 @@ Section device_section() {
 }
 
 Section trace_section() {
-    return {"trace",
-            "What happened when, in a file for ui.perfetto.dev or chrome://tracing.",
-            {key("trace.steps", &Deck::trace, &Trace::steps, Integers{{1, kMaxCount}}, "steps",
-                 "Steps, counted from 1, of which run.dir/trace.json shows what each rank did: "
-                 "lanes for computing, gathers, reductions, optimizer and checkpoints. The "
-                 "summary then says how much of the communication was hidden behind computing. With "
-                 "device.kind = cuda it shows when the host enqueued work, not when a GPU did it.")}};
+    return {
+        "trace",
+        "What happened when, in a file for ui.perfetto.dev or chrome://tracing.",
+        {key("trace.steps", &Deck::trace, &Trace::steps, Integers{{1, kMaxCount}}, "steps",
+             "Steps, counted from 1, of which run.dir/trace.json shows what each rank did: "
+             "lanes for computing, gathers, reductions, optimizer and checkpoints. The "
+             "summary then says how much of the communication was hidden behind computing. With "
+             "device.kind = cuda the lanes are the GPU's, and profilers see the same names.")}};
 }
 
 Section fault_section() {

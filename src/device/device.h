@@ -178,6 +178,11 @@ class Device {
     /// anything else, such as a message over MPI. No effect on CUDA, whose work advances alone.
     virtual void progress() = 0;
 
+    /// Nested names of what the host enqueues from here on, for profilers (NVTX). `name` ends with
+    /// a zero byte.
+    virtual void push_range(std::string_view /*name*/) {}
+    virtual void pop_range() {}
+
     /// To be called before the host itself reads or writes memory that streams use (pinned memory,
     /// or any on a host device). A checking device throws LogicError where no wait of the host
     /// orders it; no effect elsewhere.

@@ -106,6 +106,8 @@ void DeviceStore::fill(std::int64_t i) {
     slot.unit = i;
     gather_->wait(*slot.released);
     gather_->wait(*units_[index(i)].updated);
+    const auto span = means_.spans.record(
+        *gather_, Lane::kGather, [&] { return "gather of " + unit(i).name(); }, /*in_flight=*/true);
     const TypedSpan whole = unsharded(i);
     const TypedSpan own = shard_of(whole, i);
     const std::int64_t ranks = means_.mesh.shard_group().size();
@@ -161,6 +163,9 @@ void DeviceStore::reduce(std::int64_t i) {
     means_.compute.record(*slot.written);
     // The compute stream has also read the last step's sum by then.
     reduce_->wait(*slot.written);
+    const auto span = means_.spans.record(
+        *reduce_, Lane::kReduce, [&] { return "reduction of " + unit(i).name(); },
+        /*in_flight=*/true);
     const TypedSpan whole = gradient_memory(i);
     const TypedSpan own = shard_of(whole, i);
     comm::StreamCommunicator& ranks = means_.mesh.shard_group();

@@ -3,6 +3,7 @@
 
 #include "comm/stream_communicator.h"
 #include "device/device.h"
+#include "device/span_recorder.h"
 #include "kernels/stream_kernels.h"
 #include "shard/slot_grad_sink.h"
 #include "shard/store_options.h"
@@ -33,6 +34,7 @@ class DeviceStore final : public UnitStore {
         device::Stream& compute;
         const kernels::StreamKernels& kernels;
         comm::StreamMesh& mesh;
+        device::SpanRecorder& spans;  ///< of gathers and reductions in flight
     };
 
     /// Residency::kSmallerGroup and SumOrder::kTree are LogicErrors.

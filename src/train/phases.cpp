@@ -47,12 +47,31 @@ std::string title(Phase phase, std::string_view what) {
 void PhaseClock::switch_to(Phase phase, std::string_view what) {
     const double now = now_seconds();
     if (timeline_ != nullptr && current_ != Phase::kOther && timeline_->recording()) {
-        timeline_->add({lane_of(current_), title(current_, what_), last_, now});
+        const bool enqueues = device_ && current_ != Phase::kCheckpoint;
+        timeline_->add({enqueues ? Lane::kOther : lane_of(current_),
+                        (enqueues ? "host: " : "") + title(current_, what_), last_, now});
     }
     seconds_[static_cast<std::size_t>(current_)] += now - last_;
     last_ = now;
+    if (device_ && (phase != current_ || what != what_)) show_on_device(phase, what);
     current_ = phase;
     what_ = what;
+}
+
+void PhaseClock::show_on_device(Phase phase, std::string_view what) {
+    computing_.end();
+    for (; ranges_ > 0; --ranges_) device_->device->pop_range();
+    if (phase == Phase::kOther) return;
+    device_->device->push_range(name_of(phase));
+    ++ranges_;
+    if (!what.empty()) {
+        device_->device->push_range(what);
+        ++ranges_;
+    }
+    const Lane lane = lane_of(phase);
+    if (lane != Lane::kCompute && lane != Lane::kOptimizer) return;
+    computing_ = device_->spans->record(
+        *device_->stream, lane, [&] { return title(phase, what); }, /*in_flight=*/false);
 }
 
 const std::array<double, kPhases>& PhaseClock::seconds() {

@@ -3,9 +3,12 @@
 
 #include "base/clock.h"
 #include "base/timeline.h"
+#include "device/device.h"
+#include "device/span_recorder.h"
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace fullshard::train {
@@ -59,17 +62,32 @@ class PhaseClock {
     }
     /// Null: none. It must outlive its use here.
     void show_on(Timeline* timeline) { timeline_ = timeline; }
+    /// Passes and updates are computed by the stream of a device: their spans are the device's, and
+    /// profilers see the phases. All of it outlives its use here.
+    void compute_on(device::Device& device, device::Stream& stream, device::SpanRecorder& spans) {
+        device_ = OnDevice{&device, &stream, &spans};
+    }
     /// Seconds of each phase so far, the running one included.
     const std::array<double, kPhases>& seconds();
 
   private:
+    struct OnDevice {
+        device::Device* device;
+        device::Stream* stream;
+        device::SpanRecorder* spans;
+    };
+
     void switch_to(Phase phase, std::string_view what);
+    void show_on_device(Phase phase, std::string_view what);
 
     std::array<double, kPhases> seconds_{};
     Phase current_ = Phase::kOther;
     std::string_view what_;
     double last_;
     Timeline* timeline_ = nullptr;
+    std::optional<OnDevice> device_;
+    device::SpanRecorder::Scope computing_;  ///< what the stream is told now
+    int ranges_ = 0;                         ///< open ones of a profiler
 };
 
 }  // namespace fullshard::train

@@ -147,8 +147,7 @@ void TrainingRun::open_run_folder() {
     metrics_.emplace(deck_.run.dir / kMetricsFile, world_.rank() == 0);
     if (deck_.trace.steps.empty()) return;
     trace_ = std::make_unique<StepTrace>(world_, deck_.trace.steps, deck_.run.dir / kTraceFile);
-    sharded_.clock().show_on(trace_.get());
-    world_.ledger().show_on(trace_.get());
+    sharded_.show_on(*trace_);
 }
 
 void TrainingRun::set_initial_state() {

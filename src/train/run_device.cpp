@@ -20,7 +20,8 @@ RunDevice::RunDevice(std::unique_ptr<device::Device> device,
     : device_(std::move(device)),
       kernels_(std::move(kernels)),
       make_mesh_(std::move(make_mesh)),
-      compute_(device_->default_stream()) {}
+      compute_(device_->default_stream()),
+      spans_(*device_, *compute_, [this](const device::Event& event) { wait(event); }) {}
 
 RunDevice::~RunDevice() {
     if (!mesh_) return;
@@ -47,7 +48,7 @@ std::unique_ptr<shard::UnitStore> RunDevice::make_store(const comm::Group& world
     mesh_ = make_mesh_(world, mesh, *device_, progress_);
     return std::make_unique<shard::DeviceStore>(
         layout, schedule, options,
-        shard::DeviceStore::Means{*device_, *compute_, *kernels_, *mesh_});
+        shard::DeviceStore::Means{*device_, *compute_, *kernels_, *mesh_, spans_});
 }
 
 std::unique_ptr<optim::StateDevice> RunDevice::make_state() {

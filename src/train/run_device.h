@@ -6,12 +6,14 @@
 #include "comm/topology.h"
 #include "config/deck.h"
 #include "device/device.h"
+#include "device/span_recorder.h"
 #include "kernels/stream_kernels.h"
 #include "optim/state_device.h"
 #include "shard/layout.h"
 #include "shard/schedule.h"
 #include "shard/store_options.h"
 #include "shard/unit_store.h"
+#include "train/phases.h"
 
 #include <functional>
 #include <memory>
@@ -40,6 +42,10 @@ class RunDevice {
     /// For an optimizer over that store.
     std::unique_ptr<optim::StateDevice> make_state();
 
+    /// Lets phases show on the device what they are, and spans of the device on a timeline.
+    void show(PhaseClock& clock) { clock.compute_on(*device_, *compute_, spans_); }
+    device::SpanRecorder& spans() { return spans_; }
+
     const kernels::StreamKernels& kernels() const { return *kernels_; }
     /// On which the model computes, too.
     device::Stream& compute() { return *compute_; }
@@ -51,6 +57,7 @@ class RunDevice {
     std::unique_ptr<kernels::StreamKernels> kernels_;
     MakeMesh make_mesh_;
     std::unique_ptr<device::Stream> compute_;
+    device::SpanRecorder spans_;
     comm::Progress progress_;
     std::unique_ptr<comm::StreamMesh> mesh_;
 };

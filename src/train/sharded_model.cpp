@@ -43,6 +43,7 @@ ShardedModel::ShardedModel(const config::Deck& deck, const config::Batch& batch,
     shard::initialize_parameters(*store_, plan_.layout, deck.run.seed, [&](std::size_t stage) {
         return model_->initial_values(stage, deck.run.seed);
     });
+    if (device_) device_->show(clock_);
     engine_ = std::make_unique<Engine>(*model_, plan_.layout, plan_.schedule, *store_, clock_,
                                        engine_options_of(deck, std::move(gemm), device_.get()));
 }
@@ -59,6 +60,14 @@ ShardedModel::~ShardedModel() {
 std::unique_ptr<optim::StateDevice> ShardedModel::make_state() {
     if (device_) return device_->make_state();
     return std::make_unique<optim::HostState>();
+}
+
+void ShardedModel::show_on(StepTrace& trace) {
+    clock_.show_on(&trace);
+    world().ledger().show_on(&trace);
+    if (!device_) return;
+    device_->spans().show_on(&trace);
+    trace.at_end_of_step([this] { device_->spans().hand_over(); });
 }
 
 std::vector<std::string> ShardedModel::describe() const {

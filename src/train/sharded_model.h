@@ -7,6 +7,7 @@
 #include "train/phases.h"
 #include "train/run_device.h"
 #include "train/sharding_plan.h"
+#include "train/trace.h"
 
 #include <memory>
 #include <string>
@@ -41,6 +42,9 @@ class ShardedModel {
     std::unique_ptr<optim::StateDevice> make_state();
     Engine& engine() { return *engine_; }
     PhaseClock& clock() { return clock_; }
+
+    /// Shows what this rank does on `trace`, which outlives its use here.
+    void show_on(StepTrace& trace);
 
     /// Lines for the banner: ranks and nodes, model, types, store.
     std::vector<std::string> describe() const;

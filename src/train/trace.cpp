@@ -151,9 +151,16 @@ void StepTrace::add(Span span) {
     spans_.push_back(std::move(span));
 }
 
+void StepTrace::end_step() {
+    if (recording_) add_rest_();
+    recording_ = false;
+}
+
 void StepTrace::begin_step(std::int64_t step) {
+    const bool followed = recording_;
+    end_step();
     const bool wanted = std::ranges::binary_search(steps_, step);
-    if (wanted && !recording_) {
+    if (wanted && !followed) {
         const std::scoped_lock lock(mutex_);
         recorded_since_ = now_seconds();
     }
@@ -162,7 +169,7 @@ void StepTrace::begin_step(std::int64_t step) {
 }
 
 void StepTrace::finish() {
-    recording_ = false;
+    end_step();
     if (written_) return;
     std::array<std::int64_t, 1> most{std::ssize(spans_)};
     world_.all_reduce(most, comm::Reduction::kMax);

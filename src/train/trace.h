@@ -7,10 +7,12 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fullshard::train {
@@ -42,6 +44,8 @@ class StepTrace final : public Timeline {
 
     bool recording() const override { return recording_; }
     void add(Span span) override;
+    /// Called when a recorded step is over: adds what is only known then.
+    void at_end_of_step(std::function<void()> add_rest) { add_rest_ = std::move(add_rest); }
 
     /// `step` begins now. Collective: behind the last recorded step the file is written.
     void begin_step(std::int64_t step);
@@ -56,11 +60,13 @@ class StepTrace final : public Timeline {
 
   private:
     void write();
+    void end_step();
 
     const comm::Group& world_;
     std::vector<std::int64_t> steps_;  ///< ascending
     std::filesystem::path file_;
     std::atomic<bool> recording_ = false;
+    std::function<void()> add_rest_ = [] {};
     std::mutex mutex_;
     std::vector<Span> spans_;
     double recorded_since_ = 0.0;

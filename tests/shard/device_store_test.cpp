@@ -37,14 +37,17 @@ class DeviceTraining {
   public:
     DeviceTraining(const comm::Group& ranks, std::unique_ptr<device::Device> on,
                    const ToySharding& sharding, std::int64_t micro_batches)
-        : device_(std::move(on)), compute_(device_->make_stream("compute")) {
+        : device_(std::move(on)),
+          compute_(device_->make_stream("compute")),
+          spans_(*device_, *compute_,
+                 [this](const device::Event& event) { mesh_->wait(*device_, event); }) {
         ToyMachine machine;
         machine.make_store = [&](const Layout& layout, const Schedule& schedule,
                                  const comm::Mesh& mesh, const StoreOptions& options) {
             mesh_.emplace(ranks, mesh.shard_group, mesh.replicas, progress_);
             return std::make_unique<DeviceStore>(
                 layout, schedule, options,
-                DeviceStore::Means{*device_, *compute_, kernels_, *mesh_});
+                DeviceStore::Means{*device_, *compute_, kernels_, *mesh_, spans_});
         };
         machine.compute = [this](const device::Access& access, std::function<void()> work) {
             compute_->run(access, std::move(work));
@@ -69,6 +72,7 @@ class DeviceTraining {
         synchronize();
     }
     device::Device& device() { return *device_; }
+    device::SpanRecorder& spans() { return spans_; }
 
   private:
     void synchronize() {
@@ -77,6 +81,7 @@ class DeviceTraining {
 
     std::unique_ptr<device::Device> device_;
     std::unique_ptr<device::Stream> compute_;
+    device::SpanRecorder spans_;
     kernels::HostKernels kernels_;
     comm::Progress progress_;
     std::optional<comm::MpiStreamMesh> mesh_;
@@ -215,6 +220,33 @@ TEST(DeviceStore, MemoryAndTrafficAreThoseOfThePlan) {
                 << sharding.describe();
         }
     }
+}
+
+class Recorder final : public Timeline {
+  public:
+    bool recording() const override { return true; }
+    void add(Span span) override { spans.push_back(std::move(span)); }
+
+    std::vector<Span> spans;
+};
+
+TEST(DeviceStore, ShowsEachGatherAndReductionInFlight) {
+    Recorder timeline;
+    DeviceTraining training(world(), std::make_unique<device::CheckedDevice>(5), fast({}), 2);
+    training.spans().show_on(&timeline);
+    training.run(1);
+    training.spans().hand_over();
+    std::int64_t gathers = 0, reductions = 0, learning = 0;
+    for (const Span& span : timeline.spans) {
+        EXPECT_TRUE(span.in_flight);
+        EXPECT_LE(span.begin_s, span.end_s);
+        gathers += span.lane == Lane::kGather && span.what.starts_with("gather of ");
+        reductions += span.lane == Lane::kReduce && span.what.starts_with("reduction of ");
+    }
+    for (const Unit& unit : training.toy().layout().units) learning += unit.trainable();
+    EXPECT_EQ(reductions, 2 * learning);
+    EXPECT_EQ(gathers + reductions, std::ssize(timeline.spans));
+    EXPECT_GT(gathers, 0);
 }
 
 TEST(DeviceStore, RefusesWhatADeviceCannotDo) {

@@ -7,6 +7,7 @@ import tempfile
 import unittest
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 TOOLS = Path(os.environ.get("FULLSHARD_TOOLS", Path(__file__).parents[2] / "tools"))
 sys.path.insert(0, str(TOOLS / "benchmark"))
@@ -14,8 +15,10 @@ sys.path.insert(0, str(TOOLS / "benchmark"))
 import readme  # noqa: E402
 import results as results_module  # noqa: E402
 import table  # noqa: E402
+import turns  # noqa: E402
 from building import micro_targets  # noqa: E402
 from cases import TRAINING_CASES  # noqa: E402
+from contestants import Run  # noqa: E402
 from goals import GOALS, Goal, goal_of  # noqa: E402
 from losses import require_agreement  # noqa: E402
 from micro import measures_of, parse  # noqa: E402
@@ -75,6 +78,24 @@ class Records(unittest.TestCase):
     def test_losses_are_means_over_ranks(self):
         ranks = [[{"kind": "step", "step": 1, "loss": loss}] for loss in (1.0, 2.0)]
         self.assertEqual(losses_by_step(ranks, 1), [1.5])
+
+
+class Waiting(unittest.TestCase):
+    def test_for_the_slowest_rank(self):
+        """A rank that is a record behind when the others are held has no loss to compare."""
+        class Running:
+            def check(self):
+                pass
+
+        with tempfile.TemporaryDirectory() as folder:
+            files = [RecordFile(Path(folder, f"rank-{rank}")) for rank in range(2)]
+            for file, count in zip(files, (3, 2)):
+                file.path.write_text("".join(json.dumps({"kind": "step", "time": i + 1.0}) + "\n" for i in range(count)))
+            run = Run(TRAINING_CASES[0].contestants[0], Running(), files)
+            with mock.patch.object(turns, "PATIENCE", 0.1):
+                turns.wait_for_records(run, "step", 2)
+                with self.assertRaises(CaseError):
+                    turns.wait_for_records(run, "step", 3)
 
 
 class Losses(unittest.TestCase):

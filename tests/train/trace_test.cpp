@@ -1,5 +1,6 @@
 #include "train/trace.h"
 
+#include "device/host_device.h"
 #include "train/phases.h"
 
 #include <gtest/gtest.h>
@@ -88,6 +89,31 @@ TEST(PhaseClock, ShowsPhasesWithWhatTheyAreAboutOnATimeline) {
     recorder.on = false;
     { const auto optimizer = clock.enter(Phase::kOptimizer); }
     EXPECT_EQ(recorder.spans.size(), 3);
+}
+
+// The host enqueues while the device computes: each has its own span.
+TEST(PhaseClock, ShowsWhatADeviceComputesBesideWhatTheHostEnqueues) {
+    device::HostDevice device;
+    const auto stream = device.default_stream();
+    device::SpanRecorder spans(device, *stream, [](const device::Event&) {});
+    Recorder recorder;
+    spans.show_on(&recorder);
+    PhaseClock clock;
+    clock.show_on(&recorder);
+    clock.compute_on(device, *stream, spans);
+    {
+        const auto forward = clock.enter(Phase::kForward, "blocks.0");
+        const auto unshard = clock.enter(Phase::kUnshard, "blocks.1");
+    }
+    { const auto optimizer = clock.enter(Phase::kOptimizer); }
+    spans.hand_over();
+    std::map<std::string, Lane> lanes;
+    for (const Span& span : recorder.spans) lanes[span.what] = span.lane;
+    EXPECT_EQ(lanes, (std::map<std::string, Lane>{{"host: forward blocks.0", Lane::kOther},
+                                                  {"host: unshard blocks.1", Lane::kOther},
+                                                  {"host: optimizer", Lane::kOther},
+                                                  {"forward blocks.0", Lane::kCompute},
+                                                  {"optimizer", Lane::kOptimizer}}));
 }
 
 }  // namespace

@@ -75,8 +75,11 @@ class Run:
     job: Job
     files: list[RecordFile]
 
+    def ends_by_file(self, kind: str) -> list[list[float]]:
+        return [[record["time"] for record in file.of_kind(kind)] for file in self.files]
+
     def ends_of(self, kind: str) -> list[float]:
-        return [record["time"] for record in self.files[0].of_kind(kind)]
+        return self.ends_by_file(kind)[0]
 
     def records(self) -> list[list[Record]]:
         return [file.refresh() for file in self.files]

@@ -22,9 +22,9 @@ class Turn:
 
 
 def wait_for_records(run: Run, kind: str, count: int, after: float = 0.0) -> None:
-    """Returns once `count` records of `kind` end later than `after`."""
+    """Returns once every rank has written `count` records of `kind` that end later than `after`."""
     deadline = time.monotonic() + PATIENCE
-    while sum(end > after for end in run.ends_of(kind)) < count:
+    while any(sum(end > after for end in ends) < count for ends in run.ends_by_file(kind)):
         run.job.check()
         if time.monotonic() > deadline:
             raise CaseError(f"{run.contestant.name} has written no {count} records of kind {kind} "

@@ -9,6 +9,7 @@
 
 #include <cuda_runtime.h>
 #include <fmt/format.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <chrono>
 #include <cstddef>
@@ -129,6 +130,14 @@ void CudaDevice::synchronize(const HostWait& how) {
     const double end = now_seconds() + how.timeout_s;
     for (CudaStream* stream : streams_) stream->record_end();
     for (const CudaStream* stream : streams_) wait_until(end, stream->end(), how, process_);
+}
+
+void CudaDevice::push_range(std::string_view name) {
+    nvtxRangePushA(name.data());
+}
+
+void CudaDevice::pop_range() {
+    nvtxRangePop();
 }
 
 }  // namespace fullshard::device

@@ -33,6 +33,8 @@ class CudaDevice final : public Device {
     void synchronize(const HostWait& how) override;
     void progress() override {}
     void host_access(const Access&) override {}
+    void push_range(std::string_view name) override;
+    void pop_range() override;
 
   private:
     friend class CudaStream;
