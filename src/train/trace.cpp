@@ -102,16 +102,16 @@ std::string trace_events(std::span<const Span> spans, int rank, const std::strin
         if (!text.empty()) text += ",\n";
         text += event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     };
-    const auto name = [&](const char* what, int thread, const std::string& name) {
+    const auto call = [&](const char* what, int thread, const std::string& name) {
         append({{"name", what},
                 {"ph", "M"},
                 {"pid", rank},
                 {"tid", thread},
                 {"args", {{"name", name}}}});
     };
-    name("process_name", 0, fmt::format("rank {} on {}", rank, host));
+    call("process_name", 0, fmt::format("rank {} on {}", rank, host));
     for (const Lane lane : kLanes) {
-        name("thread_name", static_cast<int>(lane), std::string(name_of(lane)));
+        call("thread_name", static_cast<int>(lane), std::string(name_of(lane)));
     }
     const auto microseconds = [&](double seconds) { return 1e6 * (seconds + shift_s); };
     std::int64_t flights = 0;

@@ -25,12 +25,14 @@ class Recorder final : public Timeline {
     std::vector<Span> spans;
 };
 
-constexpr HostWait kWait{.timeout_s = 10};
+HostWait ten_seconds() {
+    return {.timeout_s = 10};
+}
 
 TEST(SpanRecorder, TellsWhenStreamsDidWhatOnTheHostsClock) {
     HostDevice device;
     const auto compute = device.make_stream("compute"), gather = device.make_stream("gather");
-    SpanRecorder recorder(device, *compute, [&](const Event& e) { device.wait(e, kWait); });
+    SpanRecorder recorder(device, *compute, [&](const Event& e) { device.wait(e, ten_seconds()); });
     Recorder timeline;
     recorder.show_on(&timeline);
     const double begin = now_seconds();
@@ -80,7 +82,7 @@ TEST(SpanRecorder, CostsNothingWhereNobodyRecords) {
 TEST(SpanRecorder, WaitsForWhatIsStillToBeDone) {
     CheckedDevice device(/*seed=*/3);
     const auto compute = device.make_stream("compute"), gather = device.make_stream("gather");
-    SpanRecorder recorder(device, *compute, [&](const Event& e) { device.wait(e, kWait); });
+    SpanRecorder recorder(device, *compute, [&](const Event& e) { device.wait(e, ten_seconds()); });
     Recorder timeline;
     recorder.show_on(&timeline);
     std::int64_t after_first = 0;
@@ -96,7 +98,7 @@ TEST(SpanRecorder, WaitsForWhatIsStillToBeDone) {
     EXPECT_EQ(timeline.spans.size(), 6u);
     EXPECT_EQ(device.created(), after_first);
     for (const Span& span : timeline.spans) EXPECT_GE(span.end_s, span.begin_s) << span.what;
-    device.synchronize(kWait);
+    device.synchronize(ten_seconds());
 }
 
 TEST(SpanRecorder, RefusesToHandOverWhatHasNotEnded) {

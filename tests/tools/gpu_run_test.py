@@ -281,8 +281,12 @@ class Checks(unittest.TestCase):
         self.assertEqual((passed.state, passed.reason), (PASSED, ""))
         self.assertEqual((failed.state, failed.reason), (FAILED, "no"))
         self.assertEqual(failed.measures, passed.measures)  # they are kept
-        self.assertEqual(self.outcome(checks.tell_overlap).state, NOT_RUN)
-        self.assertIn("not available", self.outcome(checks.tell_overlap, 0).reason)
+
+        def cannot(*_):
+            raise CannotRun("it is not there")
+
+        self.assertEqual(self.outcome(cannot).state, NOT_RUN)
+        self.assertIn("it is not there", self.outcome(cannot).reason)
 
     def test_twice_the_time_is_the_end(self):
         begin = time.monotonic()

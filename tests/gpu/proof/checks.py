@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Callable, Iterator, Sequence
 
 from device_tests import check_device_tests
-from equality import check_equal, check_memory, check_ranks, check_restart
+from equality import check_equal, check_memory, check_overlap, check_ranks, check_restart
 from mistakes import CaseError, UsageError
 from report import FAILED, NOT_RUN, PASSED, Outcome
 from results import CaseResult
@@ -26,10 +26,6 @@ class Check:
     needs_python: bool = False  # with PyTorch
 
 
-def tell_overlap(setting: Setting, result: CaseResult, folder: Path) -> None:
-    raise CannotRun("not available: trace.steps records what the host does, and does not follow CUDA streams yet")
-
-
 CHECKS = (
     Check("unit", "unit tests on the device: streams, events, copies, kernels, NCCL (ctest -L gpu; a skipped one "
                   "fails)", 75, check_device_tests),
@@ -46,7 +42,8 @@ CHECKS = (
     Check("gpt2-124m", "speed of GPT-2 124M in bf16 beside PyTorch, eager and torch.compile, in turns; losses agree "
                        "first", 65, check_small, needs_python=True),
     Check("gpt2-1558m", "the same of a model of GPT-2's largest shape, 1558M", 120, check_large, needs_python=True),
-    Check("overlap", "share of communication that is hidden behind computing", 0, tell_overlap),
+    Check("overlap", "a trace of two steps at 2 ranks shows gathers and reductions in flight, and how much of them "
+                     "computing hides", 9, check_overlap),
 )
 
 

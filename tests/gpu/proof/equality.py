@@ -1,4 +1,4 @@
-"""Checks that a GPU trains as CPUs do, whatever ranks share it and wherever a run goes on; and its memory."""
+"""Checks that a GPU trains as CPUs do, whatever ranks share it and wherever a run goes on; its memory and overlap."""
 import shutil
 from pathlib import Path
 
@@ -71,6 +71,20 @@ def check_ranks(setting: Setting, result: CaseResult, folder: Path) -> None:
                            setting.device, ranks).finish()
             comparisons.add(name, losses, expected, TOLERANCES["fp32"])
     comparisons.require_all()
+
+
+def check_overlap(setting: Setting, result: CaseResult, folder: Path) -> None:
+    keys: dict[str, object] = {**GPT2, **BATCH, "trace.steps": "6,7"}
+    if setting.gpu is None:  # ranks of CPUs that share memory have nothing in flight
+        keys |= {"shard.store": "slotted", "comm.node_shared": "off"}
+    with jobs() as running:
+        training = start(setting, running, "2 ranks, full_shard", folder, keys, setting.device, 2)
+        training.finish()
+    summary = training.record("summary")
+    if "overlap" not in summary:
+        raise CaseError("the trace of steps 6 and 7 has no gather or reduction in flight")
+    result.measures.append(Measure.once("gathers and reductions hidden behind computing, 2 ranks", "%",
+                                        100 * float(summary["overlap"])))
 
 
 def bytes_of(items: list[dict]) -> dict[str, int]:
