@@ -176,10 +176,10 @@ std::vector<SaveReport> Checkpoints::save(const checkpoint::Progress& progress, 
     manifest.progress = progress;
     begun_ = now_seconds();
     end_deletion();  // a new save tidies up too: never both at once
-    view_.refresh();
     const auto pieces = exclusive_memory();
     report_ = {.step = progress.step, .folder = {}, .bytes = bytes_of(pieces)};
     auto report = step_of_save(last, [&]() -> std::optional<std::filesystem::path> {
+        view_.refresh();
         if (!keys_.async || last) return saver_.save(manifest, pieces);
         saver_.start(manifest, pieces);
         return std::nullopt;
