@@ -96,7 +96,7 @@ Overlap overlap_of(std::span<const Span> spans) {
 }
 
 std::string trace_events(std::span<const Span> spans, int rank, const std::string& host,
-                         double shift_s) {
+                         double clock_offset_s, double start_s) {
     std::string text;
     const auto append = [&](const nlohmann::ordered_json& event) {
         if (!text.empty()) text += ",\n";
@@ -113,7 +113,9 @@ std::string trace_events(std::span<const Span> spans, int rank, const std::strin
     for (const Lane lane : kLanes) {
         call("thread_name", static_cast<int>(lane), std::string(name_of(lane)));
     }
-    const auto microseconds = [&](double seconds) { return 1e6 * (seconds + shift_s); };
+    const auto microseconds = [&](double seconds) {
+        return 1e6 * ((seconds - clock_offset_s) - start_s);
+    };
     std::int64_t flights = 0;
     for (const Span& span : spans) {
         nlohmann::ordered_json event{{"name", span.what},
@@ -146,6 +148,7 @@ StepTrace::StepTrace(const comm::Group& world, std::vector<std::int64_t> steps,
 
 void StepTrace::add(Span span) {
     const std::scoped_lock lock(mutex_);
+    if (span.end_s < recorded_since_) return;
     // What began before belongs to the picture as far as it lies in it.
     span.begin_s = std::max(span.begin_s, recorded_since_);
     spans_.push_back(std::move(span));
@@ -186,7 +189,7 @@ void StepTrace::write() {
     for (const Span& span : spans_) start[0] = std::min(start[0], span.begin_s - offset);
     world_.all_reduce(start, comm::Reduction::kMin);
     const std::vector<std::string> parts =
-        world_.all_gather(trace_events(spans_, world_.rank(), host_name(), -offset - start[0]));
+        world_.all_gather(trace_events(spans_, world_.rank(), host_name(), offset, start[0]));
     comm::agree(world_, [&] {
         if (world_.rank() != 0) return;
         write_file_atomically(file_, fmt::format("{{\"displayTimeUnit\": \"ms\", \"traceEvents\": "

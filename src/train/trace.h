@@ -30,9 +30,11 @@ struct Overlap {
 Overlap overlap_of(std::span<const Span> spans);
 
 /// One rank's events in the Trace Event Format of Chrome, separated by commas: process `rank`, a
-/// thread for each lane. Times are shifted by `shift_s`.
+/// thread for each lane. `clock_offset_s` and then `start_s` are taken from all times: where no
+/// span begins before `start_s` on the common clock, no event has a negative time, not even by
+/// rounding.
 std::string trace_events(std::span<const Span> spans, int rank, const std::string& host,
-                         double shift_s);
+                         double clock_offset_s, double start_s);
 
 /// Records the steps that it is told of and writes them to one file. A step lasts until the next
 /// one begins, so that the evaluation and the checkpoint behind it belong to it.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <map>
+#include <random>
 #include <vector>
 
 namespace fullshard::train {
@@ -44,7 +45,9 @@ TEST(Overlap, WaitsAndOtherMessagesAreNotInFlight) {
 TEST(TraceEvents, AreWhatChromeReads) {
     const std::vector<Span> spans{compute(1.5, 2), flight(Lane::kGather, 1, 2.5)};
     const auto events = nlohmann::json::parse(
-        "[" + trace_events(spans, /*rank=*/3, "node \"7\"", /*shift_s=*/-1) + "]");
+        "[" +
+        trace_events(spans, /*rank=*/3, "node \"7\"", /*clock_offset_s=*/0.75, /*start_s=*/0.25) +
+        "]");
     std::map<std::string, std::vector<nlohmann::json>> by_phase;
     for (const auto& event : events) {
         EXPECT_EQ(event["pid"], 3);
@@ -60,6 +63,20 @@ TEST(TraceEvents, AreWhatChromeReads) {
     EXPECT_EQ(by_phase["b"][0]["ts"], 0);
     EXPECT_EQ(by_phase["e"][0]["ts"], 1.5e6);
     EXPECT_EQ(by_phase["b"][0]["id"], by_phase["e"][0]["id"]);
+}
+
+// Times of a machine that has been up for a day, and another that has not.
+TEST(TraceEvents, AreNeverBeforeTheStartByRounding) {
+    std::mt19937_64 random(1);
+    std::uniform_real_distribution<double> begins(81'000, 81'001), offsets(-90'000, 90'000);
+    for (int i = 0; i < 200; ++i) {
+        const double begin = begins(random), offset = offsets(random);
+        const std::vector<Span> spans{compute(begin, begin + 1)};
+        const auto events = nlohmann::json::parse(
+            "[" + trace_events(spans, /*rank=*/0, "node", offset, /*start_s=*/begin - offset) +
+            "]");
+        EXPECT_EQ(events.back()["ts"], 0);
+    }
 }
 
 class Recorder final : public Timeline {
