@@ -34,6 +34,14 @@ function(fullshard_use_torch target visibility)
   endif()
 endfunction()
 
+# What a test program adds to the modules that it tests runs for seconds at most: it is compiled with what
+# costs the least time in all.
+if(FULLSHARD_SANITIZE)
+  set(FULLSHARD_TEST_OPTIMISATION -O0)
+else()
+  set(FULLSHARD_TEST_OPTIMISATION -O1)
+endif()
+
 # fullshard_test(NAME SOURCES ... DEPENDS ... [LABELS ...] [TIMEOUT s])          GoogleTest, one process
 # fullshard_test(NAME SOURCES ... DEPENDS ... RANKS 1 2 3 4 [...])               the same binary under mpirun,
 #   one CTest entry a rank count; its main (tests/support/mpi_main.cpp) fails on a wrong rank count.
@@ -44,6 +52,7 @@ function(fullshard_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_options(${name} PRIVATE ${FULLSHARD_TEST_OPTIMISATION})
   if(NOT ARG_RANKS)
     target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gtest GTest::gtest_main)
     add_test(NAME ${name} COMMAND ${name})
