@@ -69,6 +69,12 @@ struct Shape {
 constexpr Shape kShapes[] = {{1, 1, 1},    {1, 40, 33},   {40, 1, 33},    {7, 5, 1},
                              {64, 96, 48}, {33, 65, 127}, {130, 200, 513}};
 
+/// An element of a matrix or of a transposed one.
+double at(const Matrix& matrix, std::int64_t i, std::int64_t j) {
+    return matrix.transposed ? matrix.data[j * matrix.row_stride + i]
+                             : matrix.data[i * matrix.row_stride + j];
+}
+
 TEST_P(GemmLibrary, MultipliesAnyShapeWithAnyTransposes) {
     for (const auto& [m, n, k] : kShapes) {
         for (int variant = 0; variant < 8; ++variant) {
@@ -78,11 +84,6 @@ TEST_P(GemmLibrary, MultipliesAnyShapeWithAnyTransposes) {
             Values out(m * (n + 5), 3);
             const Matrix a{left.data(), m, k, (transposed_left ? m : k) + 3, transposed_left};
             const Matrix b{right.data(), k, n, (transposed_right ? k : n) + 2, transposed_right};
-            const auto at = [](const Matrix& matrix, std::int64_t i, std::int64_t j) {
-                return static_cast<double>(matrix.transposed
-                                               ? matrix.data[j * matrix.row_stride + i]
-                                               : matrix.data[i * matrix.row_stride + j]);
-            };
             std::vector<double> expected;
             for (std::int64_t i = 0; i < m; ++i) {
                 for (std::int64_t j = 0; j < n + 5; ++j) {
@@ -100,6 +101,34 @@ TEST_P(GemmLibrary, MultipliesAnyShapeWithAnyTransposes) {
                 ASSERT_NEAR(out.data()[i], expected[static_cast<std::size_t>(i)], tolerance)
                     << m << " x " << n << " x " << k << ", variant " << variant << ", element "
                     << i;
+            }
+        }
+    }
+}
+
+// Distances between rows at which caches work badly, and more than is read at once.
+TEST_P(GemmLibrary, MultipliesNarrowMatricesOfAnyRowStride) {
+    constexpr std::int64_t kInner = 700, kNarrow = 8;
+    constexpr double kTolerance = 5e-5;  // 700 products of numbers below 1
+    for (const std::int64_t wide : {256, 512, 2048, 2560}) {
+        for (int variant = 0; variant < 8; ++variant) {
+            const bool wide_left = variant & 1, transposed = variant & 2, accumulate = variant & 4;
+            const std::int64_t m = wide_left ? wide : kNarrow, n = wide_left ? kNarrow : wide;
+            Values left(m * kInner, 1), right(kInner * n, 2), out(m * n, 3);
+            // The wide operand's rows of memory run across the sum, the other's either way.
+            const bool transposed_left = wide_left || transposed;
+            const bool transposed_right = wide_left && transposed;
+            const Matrix a{left.data(), m, kInner, transposed_left ? m : kInner, transposed_left};
+            const Matrix b{right.data(), kInner, n, transposed_right ? kInner : n,
+                           transposed_right};
+            const std::vector<float> before(out.data(), out.data() + m * n);
+            if (!accumulate) std::fill_n(out.data(), m * n, kNaN);
+            gemm_->multiply({out.data(), m, n, n}, a, b, accumulate);
+            for (std::int64_t e = 0; e < m * n; e += 37) {
+                double sum = accumulate ? before[static_cast<std::size_t>(e)] : 0.0;
+                for (std::int64_t l = 0; l < kInner; ++l) sum += at(a, e / n, l) * at(b, l, e % n);
+                ASSERT_NEAR(out.data()[e], sum, kTolerance)
+                    << m << " x " << n << ", variant " << variant << ", element " << e;
             }
         }
     }
