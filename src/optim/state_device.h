@@ -4,11 +4,11 @@
 #include "base/aligned_buffer.h"
 #include "base/span.h"
 #include "device/device.h"
+#include "device/staging.h"
 #include "kernels/square_sum.h"
 #include "kernels/stream_kernels.h"
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -49,12 +49,9 @@ class HostState final : public StateDevice {
 /// A device, in the order of one of its streams.
 class StreamState final : public StateDevice {
   public:
-    /// How the host waits for the device.
-    using WaitFor = std::function<void(const device::Event&)>;
-
-    /// Device, stream and kernels outlive it.
+    /// Everything outlives it. `staging` copies in the stream's order.
     StreamState(device::Device& device, device::Stream& stream,
-                const kernels::StreamKernels& kernels, WaitFor wait_for);
+                const kernels::StreamKernels& kernels, device::Staging& staging);
 
     bool on_host() const override { return false; }
     TypedSpan zeros(std::int64_t count) override;
@@ -64,18 +61,11 @@ class StreamState final : public StateDevice {
     void write(std::span<const float> from, const TypedSpan& to) override;
 
   private:
-    /// Pinned memory of the host for `count` values.
-    TypedSpan staging(std::int64_t count);
-    void wait_for_stream();
-
     device::Device& device_;
     device::Stream& stream_;
     const kernels::StreamKernels& kernels_;
-    WaitFor wait_for_;
-    std::unique_ptr<device::Event> done_;
-    device::Buffer bins_;       ///< of a sum of squares
-    device::Buffer host_bins_;  ///< the same, pinned
-    device::Buffer staging_;    ///< pinned; grows
+    device::Staging& staging_;
+    device::Buffer bins_;  ///< of a sum of squares
     std::vector<device::Buffer> memory_;
 };
 

@@ -225,35 +225,15 @@ TypedSpan DeviceStore::updated_copy(std::int64_t i) {
     return copies_.bytes() > 0 ? part_of(copies_, options_.compute, i) : TypedSpan{};
 }
 
-void DeviceStore::wait_for_compute() {
-    const auto done = means_.device.make_event();
-    means_.compute.record(*done);
-    means_.mesh.wait(means_.device, *done);
-}
-
 void DeviceStore::read_master(std::int64_t i, std::span<float> values) {
-    const TypedSpan master = this->master(i);
-    ensure(std::ssize(values) == master.count, "there is room for the owned range");
-    const device::Buffer staging = means_.device.allocate("parameters on the host", master.bytes(),
-                                                          device::Placement::kPinnedHost);
-    const TypedSpan host = staging.typed(DType::kFloat32);
-    means_.compute.copy(master, host);
-    wait_for_compute();
-    means_.device.host_access({.name = "read_master", .reads = {&host, 1}});
-    std::ranges::copy(host.as<const float>(), values.begin());
+    means_.staging.read(master(i), values);
 }
 
 void DeviceStore::set_master(std::int64_t i, std::span<const float> values) {
     const TypedSpan master = this->master(i);
-    ensure(std::ssize(values) == master.count, "values are those of the owned range");
-    const device::Buffer staging = means_.device.allocate("parameters on the host", master.bytes(),
-                                                          device::Placement::kPinnedHost);
-    const TypedSpan host = staging.typed(DType::kFloat32);
-    means_.device.host_access({.name = "set_master", .writes = {&host, 1}});
-    std::ranges::copy(values, host.as<float>().begin());
-    means_.compute.copy(host, master);
+    means_.staging.write(values, master);
     if (copies_.bytes() > 0) means_.kernels.convert(master, updated_copy(i), means_.compute);
-    wait_for_compute();
+    publish(i);
 }
 
 /// A gather that nobody waited for may still read the shard.

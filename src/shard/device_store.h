@@ -4,6 +4,7 @@
 #include "comm/stream_communicator.h"
 #include "device/device.h"
 #include "device/span_recorder.h"
+#include "device/staging.h"
 #include "kernels/stream_kernels.h"
 #include "shard/slot_grad_sink.h"
 #include "shard/store_options.h"
@@ -34,6 +35,7 @@ class DeviceStore final : public UnitStore {
         device::Stream& compute;
         const kernels::StreamKernels& kernels;
         comm::StreamMesh& mesh;
+        device::Staging& staging;     ///< in the order of the compute stream
         device::SpanRecorder& spans;  ///< of gathers and reductions in flight
     };
 
@@ -103,7 +105,6 @@ class DeviceStore final : public UnitStore {
     void add_to_step(const TypedSpan& sum, std::int64_t unit);
     void all_reduce_over_replicas(std::int64_t unit);
     void poison(const TypedSpan& memory);
-    void wait_for_compute();
 
     Layout layout_;
     StoreOptions options_;

@@ -21,6 +21,7 @@ RunDevice::RunDevice(std::unique_ptr<device::Device> device,
       kernels_(std::move(kernels)),
       make_mesh_(std::move(make_mesh)),
       compute_(device_->default_stream()),
+      staging_(*device_, *compute_, [this](const device::Event& event) { wait(event); }),
       spans_(*device_, *compute_, [this](const device::Event& event) { wait(event); }) {}
 
 RunDevice::~RunDevice() {
@@ -48,12 +49,11 @@ std::unique_ptr<shard::UnitStore> RunDevice::make_store(const comm::Group& world
     mesh_ = make_mesh_(world, mesh, *device_, progress_);
     return std::make_unique<shard::DeviceStore>(
         layout, schedule, options,
-        shard::DeviceStore::Means{*device_, *compute_, *kernels_, *mesh_, spans_});
+        shard::DeviceStore::Means{*device_, *compute_, *kernels_, *mesh_, staging_, spans_});
 }
 
 std::unique_ptr<optim::StateDevice> RunDevice::make_state() {
-    return std::make_unique<optim::StreamState>(
-        *device_, *compute_, *kernels_, [this](const device::Event& event) { wait(event); });
+    return std::make_unique<optim::StreamState>(*device_, *compute_, *kernels_, staging_);
 }
 
 std::unique_ptr<RunDevice> open_device(const config::Device& keys, const comm::Topology& topology) {

@@ -7,6 +7,7 @@
 #include "config/deck.h"
 #include "device/device.h"
 #include "device/span_recorder.h"
+#include "device/staging.h"
 #include "kernels/stream_kernels.h"
 #include "optim/state_device.h"
 #include "shard/layout.h"
@@ -17,6 +18,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace fullshard::train {
 
@@ -46,6 +48,9 @@ class RunDevice {
     void show(PhaseClock& clock) { clock.compute_on(*device_, *compute_, spans_); }
     device::SpanRecorder& spans() { return spans_; }
 
+    std::string describe() const { return device_->describe(); }
+    device::MemoryInfo memory() const { return device_->memory(); }
+
     const kernels::StreamKernels& kernels() const { return *kernels_; }
     /// On which the model computes, too.
     device::Stream& compute() { return *compute_; }
@@ -57,6 +62,7 @@ class RunDevice {
     std::unique_ptr<kernels::StreamKernels> kernels_;
     MakeMesh make_mesh_;
     std::unique_ptr<device::Stream> compute_;
+    device::Staging staging_;
     device::SpanRecorder spans_;
     comm::Progress progress_;
     std::unique_ptr<comm::StreamMesh> mesh_;

@@ -39,6 +39,8 @@ class DeviceTraining {
                    const ToySharding& sharding, std::int64_t micro_batches)
         : device_(std::move(on)),
           compute_(device_->make_stream("compute")),
+          staging_(*device_, *compute_,
+                   [this](const device::Event& event) { mesh_->wait(*device_, event); }),
           spans_(*device_, *compute_,
                  [this](const device::Event& event) { mesh_->wait(*device_, event); }) {
         ToyMachine machine;
@@ -47,7 +49,7 @@ class DeviceTraining {
             mesh_.emplace(ranks, mesh.shard_group, mesh.replicas, progress_);
             return std::make_unique<DeviceStore>(
                 layout, schedule, options,
-                DeviceStore::Means{*device_, *compute_, kernels_, *mesh_, spans_});
+                DeviceStore::Means{*device_, *compute_, kernels_, *mesh_, staging_, spans_});
         };
         machine.compute = [this](const device::Access& access, std::function<void()> work) {
             compute_->run(access, std::move(work));
@@ -81,6 +83,7 @@ class DeviceTraining {
 
     std::unique_ptr<device::Device> device_;
     std::unique_ptr<device::Stream> compute_;
+    device::Staging staging_;
     device::SpanRecorder spans_;
     kernels::HostKernels kernels_;
     comm::Progress progress_;
