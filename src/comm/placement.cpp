@@ -1,14 +1,13 @@
 #include "comm/placement.h"
 
 #include "base/error.h"
+#include "base/host_name.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -22,13 +21,6 @@
 namespace fullshard::comm {
 
 namespace {
-
-std::string host_name() {
-    std::array<char, 256> name{};
-    if (gethostname(name.data(), name.size() - 1) != 0)
-        throw RunError(fmt::format("gethostname failed: {}", std::strerror(errno)));
-    return name.data();
-}
 
 using Masks = std::vector<std::span<const int>>;
 

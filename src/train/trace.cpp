@@ -2,13 +2,13 @@
 
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/host_name.h"
 #include "comm/agree.h"
 #include "comm/clock_offsets.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -67,12 +67,6 @@ std::string_view name_of(Lane lane) {
 
 constexpr std::array kLanes{Lane::kCompute,   Lane::kGather,     Lane::kReduce,
                             Lane::kOptimizer, Lane::kCheckpoint, Lane::kOther};
-
-std::string host_name() {
-    std::array<char, 256> name{};
-    gethostname(name.data(), name.size() - 1);
-    return name.data();
-}
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #include "checkpoint/format/folder_lock.h"
 
 #include "base/error.h"
+#include "base/host_name.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -35,12 +35,6 @@ std::uint64_t start_ticks(std::int64_t pid) {
     std::uint64_t ticks = 0;
     rest >> ticks;
     return ticks;
-}
-
-std::string host_name() {
-    std::array<char, 256> name{};
-    ::gethostname(name.data(), name.size() - 1);
-    return name.data();
 }
 
 struct Holder {
