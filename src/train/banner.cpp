@@ -6,6 +6,7 @@
 #include "train/assemble.h"
 #include "train/memory_usage.h"
 #include "train/place_map.h"
+#include "train/planned_memory.h"
 #include "train/text.h"
 #include "train/versions.h"
 
@@ -46,25 +47,28 @@ std::string exchange_text(const RunSetup& setup) {
         "nodes are uneven ({} ranks): flat plan, ranks of a node do not share memory", sizes);
 }
 
-/// The plan's, with the copy that saves in the background make.
-ShardingPlan::MemorySums planned_memory(const RunSetup& setup) {
-    ShardingPlan::MemorySums sums = setup.sharded.plan().memory_sums();
-    sums.rank += setup.checkpoint_copy;
-    sums.node += std::ranges::max(setup.sharded.topology().node_sizes) * setup.checkpoint_copy;
-    return sums;
+PlannedMemory planned_memory_of(const RunSetup& setup) {
+    const ShardedModel& sharded = setup.sharded;
+    return planned_memory(sharded.plan().memory_sums(), setup.checkpoint_copy,
+                          std::ranges::max(sharded.topology().node_sizes),
+                          sharded.device() != nullptr);
 }
 
-std::string memory_text(const RunSetup& setup) {
-    const ShardingPlan::MemorySums sums = planned_memory(setup);
-    const NodeMemory node = node_memory();
-    const std::string shared = sums.node_shared == 0 ? ""
-                                                     : fmt::format(" and {} that ranks share",
-                                                                   bytes_text(sums.node_shared));
-    return fmt::format(
-        "memory planned: {} a rank{}, {} a node, which has {} ({} available by now); activations "
-        "and libraries come on top",
-        bytes_text(sums.rank), shared, bytes_text(sums.node), bytes_text(node.total),
-        bytes_text(node.available));
+PresentMemory present_memory_of(const RunSetup& setup) {
+    PresentMemory present{.node = node_memory()};
+    if (const RunDevice* device = setup.sharded.device()) present.device = device->memory();
+    return present;
+}
+
+/// What computes, beside what else each rank has.
+std::string device_text(const RunSetup& setup) {
+    const RunDevice* device = setup.sharded.device();
+    return device != nullptr ? device->describe() : "cpu, " + cpu_capability();
+}
+
+/// Who multiplies matrices, if it is not `on_cpu`.
+std::string matrix_products_text(const RunSetup& setup, const std::string& on_cpu) {
+    return setup.sharded.device() != nullptr ? "LibTorch on the device" : on_cpu;
 }
 
 void announce_ranks(const RunSetup& setup, Log& log) {
@@ -72,8 +76,8 @@ void announce_ranks(const RunSetup& setup, Log& log) {
     for (const std::string& line : place_map(setup.sharded.plan().places, kMostNodeLines))
         log.info("  {}", line);
     if (const std::string text = exchange_text(setup); !text.empty()) log.info("  {}", text);
-    log.info("launched by {}; device: cpu, {}, {}{} a rank", launch_text(setup.launch),
-             cpu_capability(), plural(setup.start.deck.kernels.threads, "compute thread"),
+    log.info("launched by {}; device: {}, {}{} a rank", launch_text(setup.launch),
+             device_text(setup), plural(setup.start.deck.kernels.threads, "compute thread"),
              setup.sharded.plan().options.progress_thread ? " and one for messages" : "");
 }
 
@@ -84,7 +88,7 @@ void announce_model(const RunSetup& setup, Log& log) {
     for (std::string line; std::getline(units, line);) {
         if (!line.empty()) log.info("  {}", line);
     }
-    log.info("{}", memory_text(setup));
+    log.info("{}", memory_text(planned_memory_of(setup), present_memory_of(setup)));
     const Peak& peak = setup.peak;
     if (!peak.known()) return;
     const bool other_type = setup.start.deck.precision.param != DType::kFloat32;
@@ -140,13 +144,7 @@ std::vector<std::string> warnings_of(const RunSetup& setup) {
     };
     append(version_warnings());
     append(comm::placement_warnings(setup.sharded.plan().places, deck.kernels.threads));
-    const std::int64_t planned = planned_memory(setup).node;
-    if (const NodeMemory node = node_memory(); node.total > 0 && planned > node.total / 10 * 9) {
-        warnings.push_back(fmt::format(
-            "the plan needs {} on a node that has {}: use more nodes, a strategy that shards more, "
-            "or fewer shard.slots",
-            bytes_text(planned), bytes_text(node.total)));
-    }
+    append(memory_warnings(planned_memory_of(setup), present_memory_of(setup)));
     return warnings;
 }
 
@@ -156,7 +154,7 @@ void announce(const RunSetup& setup, Log& log) {
              setup.start_number);
     announce_ranks(setup, log);
     log.info("{}", libraries_text());
-    log.info("matrix products: {}", setup.start.gemm.description);
+    log.info("matrix products: {}", matrix_products_text(setup, setup.start.gemm.description));
     announce_model(setup, log);
     announce_data(setup, log);
     if (setup.start_number > 1) {  // a new run starts a new log
@@ -172,33 +170,36 @@ nlohmann::ordered_json run_record(const RunSetup& setup) {
     const ShardedModel& sharded = setup.sharded;
     nlohmann::ordered_json versions;
     for (const Component& component : components()) versions[component.name] = component.text;
-    const ShardingPlan::MemorySums memory = planned_memory(setup);
-    nlohmann::ordered_json record{{"version", build_info().version},
-                                  {"git", build_info().git_hash},
-                                  {"build", build_info().build_type},
-                                  {"versions", versions},
-                                  {"launcher", setup.launch.launcher},
-                                  {"ranks", sharded.world().size()},
-                                  {"node_sizes", sharded.topology().node_sizes},
-                                  {"placement", to_json(setup.sharded.plan().places)},
-                                  {"threads", deck.kernels.threads},
-                                  {"matrix_products", setup.start.gemm.gemm->description()},
-                                  {"parameters", sharded.layout().numel()},
-                                  {"seed", deck.run.seed},
-                                  {"strategy", sharded.plan().strategy->name},
-                                  {"shards", sharded.layout().shards},
-                                  {"units", sharded.layout().units.size()},
-                                  {"precision",
-                                   {{"param", name_of(deck.precision.param)},
-                                    {"reduce", name_of(deck.precision.reduce)},
-                                    {"buffer", name_of(deck.precision.buffer)}}},
-                                  {"micro_batch", setup.start.batch.micro_batch},
-                                  {"grad_accum_steps", setup.start.batch.grad_accum_steps},
-                                  {"global_batch", setup.start.batch.global_batch},
-                                  {"memory_planned_rank", memory.rank},
-                                  {"memory_planned_node", memory.node},
-                                  {"warnings", setup.warnings},
-                                  {"resumed_from_step", setup.start.progress().step}};
+    const PlannedMemory memory = planned_memory_of(setup);
+    nlohmann::ordered_json record{
+        {"version", build_info().version},
+        {"git", build_info().git_hash},
+        {"build", build_info().build_type},
+        {"versions", versions},
+        {"launcher", setup.launch.launcher},
+        {"ranks", sharded.world().size()},
+        {"node_sizes", sharded.topology().node_sizes},
+        {"placement", to_json(setup.sharded.plan().places)},
+        {"threads", deck.kernels.threads},
+        {"device", device_text(setup)},
+        {"matrix_products", matrix_products_text(setup, setup.start.gemm.gemm->description())},
+        {"parameters", sharded.layout().numel()},
+        {"seed", deck.run.seed},
+        {"strategy", sharded.plan().strategy->name},
+        {"shards", sharded.layout().shards},
+        {"units", sharded.layout().units.size()},
+        {"precision",
+         {{"param", name_of(deck.precision.param)},
+          {"reduce", name_of(deck.precision.reduce)},
+          {"buffer", name_of(deck.precision.buffer)}}},
+        {"micro_batch", setup.start.batch.micro_batch},
+        {"grad_accum_steps", setup.start.batch.grad_accum_steps},
+        {"global_batch", setup.start.batch.global_batch},
+        {"memory_planned_rank", memory.host.rank},
+        {"memory_planned_node", memory.host.node},
+        {"warnings", setup.warnings},
+        {"resumed_from_step", setup.start.progress().step}};
+    if (sharded.device() != nullptr) record["memory_planned_device"] = memory.device;
     const Peak& peak = setup.peak;
     if (peak.known()) {
         record["peak_flops_per_s"] = {{"mean", peak.mean},

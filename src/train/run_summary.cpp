@@ -89,6 +89,18 @@ void summarise_trace(const FinishedRun& run, Log& log, nlohmann::ordered_json& r
     if (fraction) record["overlap"] = *fraction;
 }
 
+/// What the devices hold at the end, when what was needed once is still cached. Collective.
+void summarise_device(const FinishedRun& run, Log& log, nlohmann::ordered_json& record) {
+    const RunDevice* device = run.sharded.device();
+    if (device == nullptr) return;
+    const device::MemoryInfo memory = device->memory();
+    std::array<std::int64_t, 1> used{memory.total_bytes - memory.free_bytes};
+    run.sharded.world().all_reduce(used, comm::Reduction::kMax);
+    record["device_used_bytes"] = used[0];
+    log.info("device: at most {} of {} in use at the end, by all processes", bytes_text(used[0]),
+             bytes_text(memory.total_bytes));
+}
+
 /// How many tokens came from each source, where there are several.
 void summarise_sources(const FinishedRun& run, Log& log, nlohmann::ordered_json& record) {
     const auto sources = run.start.datasets.training->sources();
@@ -182,6 +194,7 @@ void summarise(const FinishedRun& run, Log& log, Metrics& metrics) {
     record.update(to_json(speed, run.peak));
     summarise_losses(run, log, record);
     summarise_sources(run, log, record);
+    summarise_device(run, log, record);
     summarise_trace(run, log, record);
     metrics.write("summary", record);
     for (const std::string& line : next) log.info("{}", line);

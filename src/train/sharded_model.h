@@ -42,6 +42,8 @@ class ShardedModel {
     std::unique_ptr<optim::StateDevice> make_state();
     Engine& engine() { return *engine_; }
     PhaseClock& clock() { return clock_; }
+    /// On which the model computes; null: the CPU.
+    const RunDevice* device() const { return device_.get(); }
 
     /// Shows what this rank does on `trace`, which outlives its use here.
     void show_on(StepTrace& trace);
