@@ -147,6 +147,9 @@ class Goals(unittest.TestCase):
         ratio = example().cases[0].measures[1]
         self.assertTrue(Goal("gpt2", ratio.name, 2.0).is_met(ratio))
         self.assertFalse(Goal("gpt2", ratio.name, 1.9, at_least=False).is_met(ratio))
+        self.assertEqual(Goal("gpt2", ratio.name, 2.0, needs="wings").verdict(ratio, {"wings": True}), ">= 2: met")
+        self.assertEqual(Goal("gpt2", ratio.name, 2.0, needs="wings").verdict(ratio, {}),
+                         ">= 2 with wings: this hardware has none")
         self.assertEqual(goal_of("gpt2", ratio).bound, 2.5)
         self.assertIsNone(goal_of("no case", ratio))
         self.assertEqual(goal_of("no case", replace(ratio, least=0.7)).bound, 0.7)

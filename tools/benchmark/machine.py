@@ -21,11 +21,17 @@ def output(words: Sequence[object]) -> str:
     return done.stdout.strip()
 
 
-def cpu_name() -> str:
+def cpu_field(label: str) -> str:
+    """Of the first CPU; empty where the kernel does not tell."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
+        if line.startswith(label):
             return line.partition(":")[2].strip()
-    return platform.machine()
+    return ""
+
+
+def has_bf16_instructions() -> bool:
+    flags = set((cpu_field("flags") or cpu_field("Features")).split())
+    return bool(flags & {"avx512_bf16", "amx_bf16", "bf16"})  # of x86-64, and of AArch64
 
 
 def memory_gib() -> float:
@@ -41,7 +47,8 @@ def about(command: Sequence[str], tools: Tools) -> dict[str, Any]:
 
 def hardware() -> dict[str, Any]:
     """And when, and what commit."""
-    return {"date": time.strftime("%Y-%m-%d"), "commit": commit(), "cpu": cpu_name(),
+    return {"date": time.strftime("%Y-%m-%d"), "commit": commit(),
+            "cpu": cpu_field("model name") or platform.machine(), "bf16_instructions": has_bf16_instructions(),
             "cores": len(os.sched_getaffinity(0)), "memory_gib": memory_gib(), "system": platform.release()}
 
 

@@ -1,8 +1,8 @@
 """Results as a table of text or Markdown."""
-from typing import Sequence
+from typing import Any, Sequence
 
 from goals import goal_of
-from results import CaseResult, Measure, Results
+from results import Measure, Results
 
 HEAD = ("Measure", "Median", "Quartiles", "Goal")
 
@@ -11,15 +11,11 @@ def number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
 
 
-def row(case: str, measure: Measure) -> tuple[str, str, str, str]:
+def row(case: str, measure: Measure, about: dict[str, Any]) -> tuple[str, str, str, str]:
     spread = f"{number(measure.low)} to {number(measure.high)}, {measure.samples} rounds" if measure.samples > 1 else ""
     goal = goal_of(case, measure)
-    verdict = f"{goal.text()}: {'met' if goal.is_met(measure) else 'not met'}" if goal else ""
+    verdict = goal.verdict(measure, about) if goal else ""
     return measure.name, f"{number(measure.value)} {measure.unit}", spread, verdict
-
-
-def rows(case: CaseResult) -> list[tuple[str, str, str, str]]:
-    return [row(case.name, measure) for measure in case.measures]
 
 
 def about_lines(results: Results) -> list[str]:
@@ -35,7 +31,7 @@ def text(results: Results) -> str:
         if case.error:
             lines.append(f"  no result: {case.error}")
             continue
-        body = [HEAD, *rows(case)]
+        body = [HEAD, *(row(case.name, measure, results.about) for measure in case.measures)]
         widths = [max(len(line[column]) for line in body) for column in range(len(HEAD))]
         lines += ["  " + "  ".join(word.ljust(width) for word, width in zip(line, widths)).rstrip() for line in body]
     return "\n".join(lines)
@@ -53,6 +49,6 @@ def markdown(results: Results) -> str:
         if case.error:
             continue
         lines += ["", markdown_row((case.title, *HEAD[1:])), "|" + "---|" * len(HEAD)]
-        lines += [markdown_row(row(case.name, measure)) for measure in case.measures
+        lines += [markdown_row(row(case.name, measure, results.about)) for measure in case.measures
                   if measure.unit == "x" or goal_of(case.name, measure)]
     return "\n".join(lines)
