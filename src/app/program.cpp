@@ -3,6 +3,7 @@
 #include "app/command_line.h"
 #include "app/launch.h"
 #include "app/needs.h"
+#include "app/run_devices.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -27,6 +28,7 @@
 #include <cstdio>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -81,6 +83,9 @@ ExitCode run_doctor(const Command& command, const config::Deck& deck, const comm
                             .launch = launch_findings(std::ssize(comm::allowed_cpus()),
                                                       std::time(nullptr), process_environment)};
     if (!command.deck.empty()) request.needs = needs_of_run(deck, job, custom_model);
+    std::optional<RunDevices> devices;
+    if (deck.device.kind != config::Processor::kCpu)
+        request.devices = &devices.emplace(deck.device);
     const bool sound = doctor::examine(request, [](const std::string& text) {
         std::fputs(text.c_str(), stdout);
         std::fflush(stdout);

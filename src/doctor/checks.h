@@ -47,6 +47,8 @@ Findings check_shared_memory(const Subject& subject);
 Findings check_arena(const Subject& subject);
 /// Whether a rank may read another one's memory, as MPI does for large messages within a node.
 Findings check_single_copy(const Subject& subject);
+/// The device of each rank, its memory, and collectives between all of them. Nothing on CPUs.
+Findings check_devices(const Subject& subject);
 /// File system of run.dir: kind, the same for all ranks, locks, parallel writes, space.
 Findings check_storage(const Subject& subject);
 /// Collectives give the right numbers, in the right order of summation.

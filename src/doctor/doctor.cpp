@@ -32,6 +32,7 @@ constexpr Check kChecks[] = {
      "enlarge the shared memory (containers: --shm-size=8g), or set comm.node_shared = off"},
     {"single copy", check_single_copy,
      "export OMPI_MCA_btl_vader_single_copy_mechanism=none before the launch"},
+    {"devices", check_devices, "start it on nodes with a GPU a rank, or set device.kind = cpu"},
     {"storage", check_storage, "name a run.dir on a file system that all nodes can write"},
     {"sums", check_sums, "do not train here: try export OMPI_MCA_btl=tcp,self, or another MPI"},
     {"speed", check_speed, kLaunchAgain},

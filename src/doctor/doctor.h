@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/group.h"
+#include "comm/topology.h"
 #include "config/deck.h"
 #include "doctor/finding.h"
 
@@ -16,7 +17,26 @@ namespace fullshard::doctor {
 /// What a run of the deck takes.
 struct Needs {
     std::int64_t shared_bytes = 0;      ///< of the node's shared memory, allocated by this rank
+    std::int64_t device_bytes = 0;      ///< of this rank's device
     std::int64_t checkpoint_bytes = 0;  ///< of one checkpoint
+};
+
+/// A device and its memory, in bytes.
+struct DeviceFacts {
+    std::string description;
+    std::int64_t total_bytes = 0;
+    std::int64_t free_bytes = 0;
+};
+
+/// The devices that a run computes on, as it would use them.
+class Devices {
+  public:
+    virtual ~Devices() = default;
+    /// Opens this rank's. Throws AgreedError. Collective over the ranks of the topology.
+    virtual DeviceFacts open(const comm::Topology& topology) = 0;
+    /// Makes communicators of the opened devices and tries each kind of collective. In the same
+    /// way.
+    virtual void connect(const comm::Topology& topology) = 0;
 };
 
 /// What the program knows and the checks cannot find out.
@@ -27,6 +47,7 @@ struct Request {
     std::string thread_level;          ///< granted, by its name in MPI
     std::vector<Finding> launch = {};  ///< of launcher and batch system; rank 0's are told
     std::optional<Needs> needs = {};   ///< none without a deck
+    Devices* devices = nullptr;        ///< null: the run computes on CPUs
 };
 
 /// The deadline of one collective, and half the one of a whole check, which is in the ledger of

@@ -40,13 +40,17 @@ RunDevice::~RunDevice() {
     }
 }
 
+void RunDevice::connect(const comm::Group& world, const comm::Mesh& mesh) {
+    ensure(!mesh_, "a device is connected once");
+    mesh_ = make_mesh_(world, mesh, *device_, progress_);
+}
+
 std::unique_ptr<shard::UnitStore> RunDevice::make_store(const comm::Group& world,
                                                         const comm::Mesh& mesh,
                                                         const shard::Layout& layout,
                                                         const shard::Schedule& schedule,
                                                         const shard::StoreOptions& options) {
-    ensure(!mesh_, "a device has one store");
-    mesh_ = make_mesh_(world, mesh, *device_, progress_);
+    connect(world, mesh);
     return std::make_unique<shard::DeviceStore>(
         layout, schedule, options,
         shard::DeviceStore::Means{*device_, *compute_, *kernels_, *mesh_, staging_, spans_});

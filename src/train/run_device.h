@@ -36,7 +36,10 @@ class RunDevice {
     RunDevice(const RunDevice&) = delete;
     RunDevice& operator=(const RunDevice&) = delete;
 
-    /// The store of a run; one a device. Collective.
+    /// Makes the communicators of a mesh and tries each kind of collective; once. Throws
+    /// AgreedError. Collective.
+    void connect(const comm::Group& world, const comm::Mesh& mesh);
+    /// Connects, and makes the store of a run; one a device. Collective.
     std::unique_ptr<shard::UnitStore> make_store(const comm::Group& world, const comm::Mesh& mesh,
                                                  const shard::Layout& layout,
                                                  const shard::Schedule& schedule,

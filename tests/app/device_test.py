@@ -23,6 +23,15 @@ class DeviceTest(EndToEndTest):
             self.assert_one_cause(result, "libfullshard_cuda.so")
         self.assertFalse((self.folder / "run").exists())
 
+    @unittest.skipIf(has_gpu(), "this machine has a GPU")
+    def test_doctor_says_what_is_missing(self):
+        words = [word for key, value in ON_GPUS.items() for word in (f"--{key}", value)]
+        result = self.run_to_common_end(2, ["doctor", *words], EXIT_RUN_ERROR)
+        [line] = [line for line in result.out.splitlines() if line.startswith("FAIL")]
+        self.assertTrue(line[6:].startswith("devices "), line)
+        self.assertIn("driver" if MODULE.exists() else "libfullshard_cuda.so", line)
+        self.assertIn("set device.kind = cpu", result.out)
+
     def test_what_gpus_cannot_do(self):
         for keys, remedy in [({"reduce.order": "tree"}, "set reduce.order = fast"),
                              ({"comm.backend": "mpi"}, "set comm.backend = auto"),

@@ -1,4 +1,6 @@
 // Checks of several ranks, whole and with something broken.
+#include "base/error.h"
+#include "comm/agree.h"
 #include "comm/mpi_communicator.h"
 #include "doctor/checks.h"
 #include "doctor/doctor.h"
@@ -9,6 +11,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace fullshard::doctor {
@@ -160,6 +163,94 @@ TEST(SharedMemory, DeckThatNeedsMoreThanThereIsFails) {
     // Each rank of the node allocates as much.
     const std::string sum = std::to_string(world().size()) + " PiB by the deck";
     EXPECT_EQ(has(text, sum), world().size() > 1) << text;
+}
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+/// Devices of which the last rank's can be broken.
+class ToyDevices final : public Devices {
+  public:
+    DeviceFacts open(const comm::Topology& topology) override {
+        fail_on_last(topology.world, cannot_open);
+        const bool last = topology.world.rank() + 1 == topology.world.size();
+        return {last ? "old GPU" : "new GPU", 80 * kGiB, last ? 60 * kGiB : 70 * kGiB};
+    }
+    void connect(const comm::Topology& topology) override {
+        connected = true;
+        fail_on_last(topology.world, cannot_connect);
+    }
+
+    std::string cannot_open, cannot_connect;
+    bool connected = false;
+
+  private:
+    static void fail_on_last(const comm::Group& ranks, const std::string& reason) {
+        comm::agree(ranks, [&] {
+            if (!reason.empty() && ranks.rank() + 1 == ranks.size()) throw RunError(reason);
+        });
+    }
+};
+
+Request request_with(ToyDevices& devices, const config::Deck& deck, std::optional<Needs> needs) {
+    return {.job = world(),
+            .deck = deck,
+            .mpi_library = "",
+            .thread_level = "",
+            .needs = needs,
+            .devices = &devices};
+}
+
+TEST(DevicesCheck, TellsKindsAndTheMemoryOfTheFullest) {
+    const config::Deck deck;
+    ToyDevices devices;
+    const std::string text = found_by(check_devices, request_with(devices, deck, std::nullopt));
+    EXPECT_TRUE(text.starts_with("ok    devices")) << text;
+    EXPECT_TRUE(
+        has(text, "1 x old GPU; 60 GiB free of 80 GiB, rank " + std::to_string(world().size() - 1)))
+        << text;
+    if (world().size() == 3) {
+        EXPECT_TRUE(has(text, "2 x new GPU, 1 x old GPU;")) << text;
+    }
+    EXPECT_TRUE(has(text, "\nok    between devices")) << text;
+    EXPECT_TRUE(devices.connected);
+}
+
+TEST(DevicesCheck, DeckThatNeedsMoreThanIsFreeFails) {
+    const config::Deck deck;
+    ToyDevices devices;
+    const Needs fits{.device_bytes = 60 * kGiB}, does_not{.device_bytes = 61 * kGiB};
+    EXPECT_TRUE(has(found_by(check_devices, request_with(devices, deck, fits)), "ok    devices"));
+    const std::string text = found_by(check_devices, request_with(devices, deck, does_not));
+    EXPECT_TRUE(text.starts_with("FAIL  devices")) << text;
+    EXPECT_TRUE(has(text, "needed: 61 GiB by the deck")) << text;
+}
+
+TEST(DevicesCheck, OneThatDoesNotOpenIsAFailureAndLaterChecksRun) {
+    const Folder folder;
+    const config::Deck deck = deck_in(folder);
+    ToyDevices devices;
+    devices.cannot_open = "no driver here";
+    std::string text;
+    const bool passed = examine(request_with(devices, deck, std::nullopt),
+                                [&](const std::string& line) { text += line; });
+    EXPECT_FALSE(passed);
+    EXPECT_FALSE(devices.connected);
+    if (world().rank() != 0) return;
+    EXPECT_TRUE(has(text, "FAIL  devices ")) << text;
+    EXPECT_TRUE(has(text, ": no driver here\n")) << text;
+    EXPECT_TRUE(has(text, "      -> start it on nodes with a GPU a rank")) << text;
+    EXPECT_FALSE(has(text, "between devices")) << text;
+    EXPECT_TRUE(has(text, "ok    sums")) << text;
+}
+
+TEST(DevicesCheck, CollectivesThatFailAreAFailureOfTheirOwn) {
+    const config::Deck deck;
+    ToyDevices devices;
+    devices.cannot_connect = "ncclInvalidUsage";
+    const std::string text = found_by(check_devices, request_with(devices, deck, std::nullopt));
+    EXPECT_TRUE(text.starts_with("ok    devices")) << text;
+    EXPECT_TRUE(has(text, "FAIL  between devices ")) << text;
+    EXPECT_TRUE(has(text, ": ncclInvalidUsage\n")) << text;
 }
 
 TEST(Storage, DeckThatNeedsMoreThanThereIsFails) {
