@@ -57,9 +57,8 @@ std::vector<std::string> memory_warnings(const PlannedMemory& planned,
     std::vector<std::string> warnings;
     if (present.device && too_much(planned.device, present.device->total_bytes)) {
         warnings.push_back(
-            fmt::format("the plan needs {} on a device that has {}: use more ranks, a strategy "
-                        "that shards more, "
-                        "or fewer shard.slots",
+            fmt::format("the plan needs {} on a device that has {}: use more ranks, a "
+                        "strategy that shards more, or fewer shard.slots",
                         bytes_text(planned.device), bytes_text(present.device->total_bytes)));
     }
     if (too_much(planned.host.node, present.node.total)) {
