@@ -21,7 +21,7 @@ from cases import TRAINING_CASES  # noqa: E402
 from contestants import Run  # noqa: E402
 from goals import GOALS, Goal, goal_of  # noqa: E402
 from losses import require_agreement  # noqa: E402
-from micro import measures_of, parse  # noqa: E402
+from micro import measures_of, parse, programs_of  # noqa: E402
 from mistakes import CaseError, UsageError  # noqa: E402
 from paired import Spread, paired, quantile, spread  # noqa: E402
 from processes import Job, environment, jobs, state_of  # noqa: E402
@@ -200,6 +200,14 @@ class Building(unittest.TestCase):
     def test_targets_of_micro_benchmarks(self):
         listing = "all: phony\nfullshard-micro-update: phony\nbin/fullshard-micro-update: LINKER\nfullshard: phony\n"
         self.assertEqual(micro_targets(listing), ["fullshard-micro-update"])
+        with tempfile.TemporaryDirectory() as name:
+            programs = Path(name) / "bin"
+            programs.mkdir()
+            (programs / "fullshard-micro-gone").touch()
+            with self.assertRaisesRegex(CaseError, "lacks fullshard-micro-update"):
+                programs_of(Path(name), listing)
+            (programs / "fullshard-micro-update").touch()
+            self.assertEqual(programs_of(Path(name), listing), [programs / "fullshard-micro-update"])
 
 
 class Tables(unittest.TestCase):

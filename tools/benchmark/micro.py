@@ -8,7 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any, Sequence
 
+from building import micro_targets
 from contestants import Tools
+from machine import output
 from mistakes import CaseError
 from processes import environment, mpirun
 from results import CaseResult, Measure
@@ -16,6 +18,7 @@ from turns import Log
 
 LIMIT = 600.0
 RANKS = 2
+PROGRAMS = "fullshard-micro-"
 # Copies between processes go through the kernel once, not through shared memory twice: what MPI can do at its best.
 SINGLE_COPY = {"OMPI_MCA_btl_vader_single_copy_mechanism": "cma"}
 ADAMW = Path(__file__).parents[1] / "micro/adamw.py"  # beside PyTorch, so it is a program of Python
@@ -38,11 +41,20 @@ def measures_of(entries: Sequence[dict[str, Any]]) -> list[Measure]:
     return found
 
 
+def programs_of(build: Path, listing: str) -> list[Path]:
+    """Those of the build's targets: a program that is no longer one of them may still lie there."""
+    found = [build / "bin" / name for name in micro_targets(listing) if name.startswith(PROGRAMS)]
+    missing = [path.name for path in found if not path.exists()]
+    if missing or not found:
+        raise CaseError(f"{build} lacks {', '.join(missing) or 'micro-benchmarks'}; without --build they are built")
+    return found
+
+
 def commands(tools: Tools) -> dict[str, list[str]]:
-    programs = sorted((tools.build / "bin").glob("fullshard-micro-*"))
+    programs = programs_of(tools.build, output(["cmake", "--build", tools.build, "--target", "help"]))
     libraries = sorted(tools.build.rglob("libfullshard_micro_c_kernels.so"))
-    if not programs or not libraries:
-        raise CaseError(f"{tools.build} has no micro-benchmarks; without --build they are built")
+    if not libraries:
+        raise CaseError(f"{tools.build} lacks the kernels for {ADAMW.name}; without --build they are built")
     found = {program.name: mpirun(RANKS, [program, "--json"]) for program in programs}
     return found | {ADAMW.name: [str(tools.python), str(ADAMW), str(libraries[0]), "--json"]}
 
