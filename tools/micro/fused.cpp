@@ -1,5 +1,4 @@
-// Compiled with -ffp-contract=fast: a product and a sum become one instruction where the CPU has
-// it.
+// Compiled with -ffp-contract=fast: a product and a sum become one instruction where there is one.
 #include "micro/fused.h"
 
 namespace fullshard::micro {
